@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from run_specialist.record.events import Resumed as Resumed
     from run_specialist.record.events import Retrying as Retrying
     from run_specialist.record.events import Started as Started
+    from run_specialist.record.events import Steered as Steered
     from run_specialist.record.events import Summarized as Summarized
     from run_specialist.record.events import Waiting as Waiting
     from run_specialist.record.events import Warned as Warned
@@ -78,7 +79,7 @@ _HOMES = {
     "loop.run": "EndedRun Run",
     "providers.base": "Delta",
     "record.events": "BudgetSpent Called ChildTold Event FileChanged Finished Forked Landed ModelChanged Replied "
-    "Requested Resumed Retrying Started Summarized Waiting Warned",
+    "Requested Resumed Retrying Started Steered Summarized Waiting Warned",
     "record.outcome": "Child Evidence Outcome",
     "specialist.fields": "Specialist",
     "tools.base": "Context Output Tool",

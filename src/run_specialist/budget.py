@@ -69,6 +69,8 @@ class Limit:
     """Reserve for the landing, which begins when only this much remains."""
     lent: float = 0
     """Amount reserved for children that have not ended."""
+    before: float = 0
+    """Amount used for earlier questions, which countdown and reserve leave out."""
 
     @property
     def remaining(self) -> float | None:
@@ -95,14 +97,17 @@ class Limit:
 
     def reached(self, share: float) -> bool:
         """Return True if this share of the limit is spent; always False if unlimited."""
-        return self.limit is not None and self.used >= _exact_product(share, self.limit)
+        if self.limit is None:
+            return False
+        return self.used - self.before >= _exact_product(share, self.limit - self.before)
 
     @property
     def share(self) -> float:
         """The share spent; 0 if unlimited, 1 for a limit of 0."""
         if self.limit is None:
             return 0.0
-        return self.used / self.limit if self.limit else 1.0
+        fresh = self.limit - self.before
+        return (self.used - self.before) / fresh if fresh else 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +152,8 @@ class Budget:
             place = kind.place
             old = limits[place]
             # `replace` takes three times as long, and each turn does this about fifteen times.
-            limits[place] = Limit(old.kind, old.limit, old.used + amount, old.countdown_from, old.held_back, old.lent)
+            used, start, reserve = old.used + amount, old.countdown_from, old.held_back
+            limits[place] = Limit(old.kind, old.limit, used, start, reserve, old.lent, old.before)
         return Budget(tuple(limits))
 
     def lend(self, amount: float, kind: Kind) -> "Budget":
@@ -161,6 +167,19 @@ class Budget:
     def limited(self, amount: float, kind: Kind) -> "Budget":
         """Return the budget with another limit of one kind [the kind's unit]."""
         return self._with(replace(self[kind], limit=amount))
+
+    def refreshed(self, before: Mapping[str, float]) -> "Budget":
+        """Return the budget of a further question.
+
+        before: amounts used for earlier questions by kind; a missing kind was not refreshed [the kind's unit].
+        """
+        known = ((limit, before.get(limit.kind, 0)) for limit in self.limits)
+        return Budget(
+            tuple(
+                replace(one, before=used, held_back=_held_back(one.kind, one.limit and one.limit - used))
+                for one, used in known
+            )
+        )
 
     def _with(self, limit: Limit) -> "Budget":
         limits = [*self.limits]

@@ -164,6 +164,8 @@ def landing_instruction(rung: Rung | None, landing_prompt: str | None) -> str | 
             return None
 
 
+ADDS = "The user adds: "
+"""Precedes a text that the user adds while a run works."""
 ASKS = "The user now asks: "
 """Precedes a follow-up question in a resumed run."""
 

@@ -69,6 +69,35 @@ def test_s4_4_every_message_is_in_the_store(store, chat, write, call):
     assert (listed["status"], listed["tool_calls"]) == ("landed", 6)
 
 
+def test_t_12_lists_and_pages_show_the_newest_question_and_last_is_no_item_of_a_batch(store, api, write, call):
+    """`runs`, `transcript` and `report` name the follow-up; `last` means the run that a person started."""
+    write("finder", "tool_calls_limit: 1", "tools: grep")
+    api([GREP[0], answers("some"), GREP[1], answers("more"), answers("an item")])
+    run_id = json.loads(call("finder", "What?", *MODEL, "--json").stdout)["run_id"]
+    again = json.loads(manage("resume", "last", "And in winter?", "--json").stdout)
+    assert (again["status"], again["tool_calls"]["used"]) == ("landed", 2)
+    Path("items.txt").write_text("Which bats?\n")
+    assert manage("map", "finder", "items.txt", "--question", "{item}", *MODEL, "--quiet").exit_code == 0
+    shown = json.loads(manage("transcript", "last", "--json").stdout)
+    assert (shown["run_id"], shown["question"]) == (run_id, "And in winter?")
+    assert "And in winter?" in manage("runs").stdout
+    assert manage("transcript", run_id).stdout.splitlines()[1] == "newest question: And in winter?"
+    assert "<title>finder: And in winter?</title>" in manage("report", run_id, "--out", "-").stdout
+
+
+def test_a_question_of_the_specialist_is_shown_first_and_resume_replies_to_it(store, api, write, call):
+    """Its line has the command; the reply reaches the model, and `question` is null in the JSON of the next outcome."""
+    write("finder", "tools: grep", "evidence: require")
+    simulator = api([answers("Two.", question="Which owl?"), GREP[0], answers("Tawny.", question="", gaps=["more"])])
+    asked = call("finder", "What?", *MODEL)
+    first, *_ = asked.stderr.splitlines()
+    told, command = first.split("; to reply: ")
+    assert (asked.stdout, told.endswith("The specialist asks: Which owl?")) == ("Two.\n", True)
+    again = manage(*shlex.split(command.replace("YOUR REPLY", "The tawny one."))[1:], "--json")
+    assert json.loads(again.stdout)["question"] is None
+    assert "The user now asks: The tawny one." in str(simulator.requests[1].messages[-1])
+
+
 @pytest.mark.exhaustive
 def test_x_10_ctrl_c_leaves_a_run_that_can_be_resumed(store, api, write, program):
     """Exit code 130 and one line with the resume command; every stored call has its result."""

@@ -138,7 +138,9 @@ async def test_every_event_keeps_its_keys_and_types(tmp_path):
     async with Runner(
         **where, provider=ScriptedSpecialists(lead=[lead], finder=[[calls(("look", {}), first_id=7), ANSWER]])
     ) as runner:
-        await runner.run("lead", "What?", listener=told.append)
+        run = await runner.prepare("lead", "What?", listener=told.append)
+        assert run.steer("Only 2025.")
+        await run.outcome()
     long = FINDER.model_copy(update={"summarize_at": 18})
     script = [calls(("look", {"query": "a" * 900})), calls(("look", {}), first_id=2), says("notes"), says("mice")]
     async with Runner(**where, provider=ScriptedProvider(script)) as runner:

@@ -67,7 +67,7 @@ async def test_s3_8_after_a_text_answer_the_resume_note_is_a_user_message(desk):
     *before, answer, asked = again.requests[0].messages
     assert [message.role for message in before] == ["user", "assistant", "user"]
     assert answer.content == ({"type": "text", "text": "Owls."},)
-    assert asked.content == ({"type": "text", "text": "The user now asks: And what else?"},)
+    assert asked.content[0]["text"].endswith(" was found above.\nThe user now asks: And what else?")
     assert (again.outcome.answer, again.outcome.status) == ("Toads.", "answered")
 
 
@@ -100,15 +100,24 @@ async def test_s3_8_a_raised_limit_of_any_kind_continues_from_the_used_amount(de
     assert again.outcome.limits["turns"].used == 4
 
 
-async def test_a_follow_up_within_the_old_limits_adds_no_budget_note(desk):
-    """A follow-up within the old limits adds no budget note; if the budget is spent, the run lands immediately."""
-    await desk.ask(looks(1), ANSWER)
-    again = await desk.go_on(looks(4), ANSWER, question="Since when?")
-    assert again.named("resumed")[0].note == "The user now asks: Since when?"
-    await desk.ask(*THREE, ANSWER, tool_calls_limit=3)
-    again = await desk.go_on(ANSWER, question="Since when?")
-    assert again.requests[0].choice == "respond"
-    assert again.outcome.status == "landed"
+async def test_t_12_a_follow_up_has_a_fresh_budget_that_counts_down_from_its_own_half(desk):
+    """After a landing each further question gets the first limits again, and an explicit total stays one."""
+    await desk.ask(*THREE, ANSWER, tool_calls_limit=3, time_limit=60)
+    again = await desk.go_on(looks(4), looks(5), ANSWER, question="Since when?")
+    assert (again.outcome.status, again.outcome.tool_calls.used, again.outcome.tool_calls.limit) == ("answered", 5, 6)
+    note = again.named("resumed")[0].note
+    assert "you now have 6 tool calls in all, of which 3 are used, so 3 tool calls remain" in note
+    assert note.endswith("The user now asks: Since when?")
+    first, second = (str(asked.messages[-1].content) for asked in again.requests[1:3])
+    assert ("remaining" in first, "1 tool call remaining" in second) == (False, True)
+    third = await desk.go_on(*THREE, ANSWER, question="And where?")
+    assert (third.outcome.status, third.outcome.tool_calls.limit) == ("landed", 8)
+    last = await desk.go_on(looks(9), ANSWER, question="Why?", tool_calls_limit=9)
+    assert (last.outcome.status, last.outcome.tool_calls.limit) == ("landed", 9)
+    assert last.requests[0].messages[0].content[0]["text"] == "What is known?"
+    assert desk.load().question == "Why?"
+    fork = await desk.fork(4, looks(10), ANSWER, question="Which?")
+    assert (fork.outcome.status, fork.outcome.tool_calls.limit, desk.load().question) == ("answered", 9, "Which?")
 
 
 async def test_a_run_resumed_three_times_has_one_history(desk):
@@ -496,7 +505,7 @@ async def test_a_missing_custom_tool_is_refused_without_force(desk):
     words = "uses tools of the program that started it: look; resume it there with Runner(tools=...)"
     await refused(desk, words, question="More?")
     again = await desk.go_on(looks(2), LATER, question="More?", force=True)
-    assert again.named("resumed")[0].note == "Of your tools look can no longer be called.\nThe user now asks: More?"
+    assert again.named("resumed")[0].note.startswith("Of your tools look can no longer be called.\nThe budget was")
     assert again.requests[1].messages[-1].content[0]["content"] == "look failed: this tool is no longer there"
     before, after = ([tool.definition for tool in one.provider.opening.tools] for one in (first, again))
     assert before == after

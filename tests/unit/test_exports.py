@@ -20,7 +20,7 @@ NAMES = """
     AtWork Augmenter Batch BudgetSpent Called Child ChildTold Context Delegate Delegated Delta Done EndedRun
     Event Evidence Executed FileChanged Finished Forked Landed ModelChanged NotResumable NotTrusted Outcome
     Output ProviderError Replied Requested Resumed Retrying Run RunNotFound RunSpecialistError Runner Specialist
-    SpecialistNotFound SpecialistUnusable Started StoreUnusable Stream Summarized Tool ToolError UsageError
+    SpecialistNotFound SpecialistUnusable Started Steered StoreUnusable Stream Summarized Tool ToolError UsageError
     Waiting Warned delegate_tool run run_sync tool
 """.split()  # noqa: SIM905 - one name a line would be fifty lines
 

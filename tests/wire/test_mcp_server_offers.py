@@ -47,7 +47,7 @@ async def client(place, program) -> AsyncIterator[Client]:
 async def names(client: Client) -> list[str]:
     """Return the known specialists that are offered, as tools and by `start_run`, which must be the same."""
     tools = listed(await client.list_tools())
-    offered = [name for name in tools if name not in {"start_run", "get_run", "cancel_run"}]
+    offered = [name for name in tools if name not in {"start_run", "get_run", "steer_run", "cancel_run"}]
     assert tools["start_run"].input_schema["properties"]["specialist"]["enum"] == offered
     return sorted(KNOWN & set(offered))
 

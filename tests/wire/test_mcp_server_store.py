@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from run_specialist.mcp_server.runs import StoreLocation
-from tests.scripted_provider import says
+from tests.scripted_provider import calls, says
 from tests.wire.serving import PATIENCE, serving, write_specialist
 
 
@@ -49,6 +49,21 @@ async def test_a_run_of_another_project_is_not_known(file, tool, tmp_path, monke
         result = await served.call(tool, run_id=run_id)
     assert result.is_error
     assert result.content[0].text == f"no run {run_id} is known here; give the whole run_id as start_run returned it"
+
+
+async def test_start_run_replies_to_the_question_of_a_stored_run(file):
+    """The text says first what the specialist asks, and how to reply; the reply goes on with the same run."""
+    asks = calls(("respond", {"answer": "Two.", "question": "Which owl?"}))
+    async with serving([asks, says("Tawny.")], store=str(file)) as served:
+        asked = await served.call("looker", query="?")
+        run_id = asked.structured_content["run_id"]
+        assert asked.structured_content["question"] == "Which owl?"
+        assert asked.content[0].text.split("\n\n")[1:3] == ["It asks: Which owl?", "Two."]
+        assert f"start_run with run_id {run_id}" in asked.content[0].text
+        begun = await served.call("start_run", specialist="looker", query="Tawny?", run_id=run_id)
+        ended = await served.call("get_run", run_id=run_id, wait_seconds=PATIENCE)
+    assert begun.structured_content["run_id"] == run_id
+    assert ended.structured_content["outcome"]["answer"] == "Tawny."
 
 
 @pytest.mark.parametrize("tool", ["get_run", "cancel_run"])

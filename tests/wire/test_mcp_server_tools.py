@@ -24,7 +24,7 @@ async def test_each_specialist_is_a_tool_with_its_limit_as_the_default(looker, m
     """Each specialist is a tool with name, description and input schema, listed with the three tools for long runs."""
     async with serving(mode=mode) as served:
         tools = listed(await served.client.list_tools())
-    assert [*tools] == ["looker", "start_run", "get_run", "cancel_run"]
+    assert [*tools] == ["looker", "start_run", "get_run", "steer_run", "cancel_run"]
     looker_tool = tools["looker"]
     assert (looker_tool.title, looker_tool.description) == ("Looker", "Is looker")
     schema = looker_tool.input_schema
@@ -76,6 +76,7 @@ async def test_only_a_read_only_specialist_has_the_read_only_hint(project):
         "idle-editor": safe,
         "start_run": unsafe,
         "get_run": safe,
+        "steer_run": (False, False),
         "cancel_run": (False, False),
     }
 
@@ -135,6 +136,22 @@ async def begin(served, held):
     run_id = (await served.call("start_run", specialist="looker", query="?")).structured_content["run_id"]
     await asyncio.wait_for(held.entered.wait(), PATIENCE)
     return run_id
+
+
+async def test_steer_run_adds_a_text_while_the_run_works(looker):
+    """It returns the status; for a run that has ended it is an error that says how to ask more."""
+    held = BlockingTool()
+    async with serving([HOLDS, says("Here.")], tools=[held.tool]) as served:
+        run_id = await begin(served, held)
+        steered = await served.call("steer_run", run_id=run_id, text="Only 2025.")
+        assert (steered.is_error, steered.structured_content["status"]) == (False, "running")
+        held.released.set()
+        ended = await served.call("get_run", run_id=run_id, wait_seconds=PATIENCE)
+        late = await served.call("steer_run", run_id=run_id, text="More.")
+        none = await served.call("steer_run", run_id="20261127-000000-0123456789", text="More.")
+    assert ended.structured_content["outcome"]["warnings"] == []
+    assert (late.is_error, "ask it more by start_run with its run_id" in late.content[0].text) == (True, True)
+    assert (none.is_error, "is known here" in none.content[0].text) == (True, True)
 
 
 async def test_a_started_run_reports_progress_and_its_outcome(looker, mode, monkeypatch):
@@ -317,7 +334,11 @@ async def test_progress_includes_calls_of_children(project):
         ("looker", {}, "query: wanted a text that is not empty, found nothing"),
         ("looker", {"query": "x", "tool_calls_limit": 10**40}, "tool_calls_limit: wanted a whole number"),
         ("looker", {"query": "x", "time_limit": 0}, "time_limit: wanted seconds above 0, found 0"),
-        ("nobody", {"query": "x"}, "there is no tool 'nobody'; there are: looker, start_run, get_run, cancel_run"),
+        (
+            "nobody",
+            {"query": "x"},
+            "there is no tool 'nobody'; there are: looker, start_run, get_run, steer_run, cancel_run",
+        ),
         ("get_run", {"run_id": "x", "wait_seconds": 601}, "wait_seconds: wanted seconds from 0 to 600, found 601"),
     ],
 )

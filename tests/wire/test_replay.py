@@ -6,11 +6,13 @@ from dataclasses import replace
 import pytest
 
 from run_specialist import prompts
+from run_specialist.api.runner import Runner
 from run_specialist.errors import UsageError
 from run_specialist.replay.cassette import cassette_of
 from run_specialist.spawning.trust import Trust
 from run_specialist.store.stored import StoredEvent
 from run_specialist.tools.python_tools import tool
+from tests.journals import load
 from tests.loop_jobs import LOOK
 from tests.wire.chat import faults as chat_faults
 from tests.wire.connected import CHAT, MESSAGES
@@ -29,6 +31,26 @@ async def test_c1_a_recorded_run_replays_the_same(runs):
     replayed = await runs.replay(run)
     assert (replayed.difference, replayed.requests, replayed.as_json()["same"]) == (None, 4, True)
     assert (await runs.replay_file(await runs.save(run))).difference is None
+
+
+async def test_c1_a_steered_run_replays_the_same(runs):
+    """What the user added goes beside the same results, and is one text that both APIs get after them."""
+    script, told = [runs.read(), runs.read("notes"), runs.say.answers("Mice.")], []
+    async with (
+        runs.provider_of(script) as (api, provider),
+        Runner(root=runs.root, provider=provider, store=runs.url) as runner,
+    ):
+
+        def steer(event):
+            if event.event == "tool_call" and not told:
+                told.append(run.steer("Only 2025."))
+
+        run = await runner.prepare("looker", "What do owls eat?", listener=steer)
+        await run.outcome()
+    assert told == [True]
+    assert str(api.requests[1].messages[-1]).count("The user adds: Only 2025.") == 1
+    assert (await runs.replay(load(runs.url))).difference is None
+    assert (await runs.replay_file(await runs.save(load(runs.url)))).difference is None
 
 
 async def test_c1_a_run_that_changed_its_notes_replays_the_same(runs, monkeypatch):

@@ -84,9 +84,8 @@ class RunEnvironments:
             found = (one for one in self.registry.places if one.project is None or not is_same(one.path, one.project))
             return own_folders([file.path, *(one.path for one in found)])
 
-        on_server = (
-            provider.capabilities.server_tools and provider.capabilities.call_format(settings.tool_calls) == "native"
-        )
+        known = provider.capabilities
+        on_server = known.server_tools and known.call_format(settings.tool_calls) == "native"
         # In a dry run, the tools write to the patch.
         copy = WorkingCopy(root, patch, agent_folders)
         extra_tools = await equip(context, self.clients, copy, on_server=on_server)
@@ -103,20 +102,10 @@ class RunEnvironments:
         secrets = (*keys_of(provider), *extra_tools.secrets, *self.secrets)
         memory = await in_thread(lambda: agent_memory(context, secrets, is_dry=patch is not None))
         warnings = (*capped, *extra_tools.warnings, *uncallable, *refused, *searched, *memory.warnings)
-        return RunEnvironment(
-            root,
-            provider,
-            self.tools,
-            self.augmenters,
-            replace(extra_tools, warnings=warnings),
-            delegate,
-            parent,
-            seconds=seconds,
-            prompt_texts=texts.followed_by(memory.text),
-            memory=memory,
-            secrets=self.secrets,
-            patch=patch,
-        )
+        extra = replace(extra_tools, warnings=warnings)
+        environment = RunEnvironment(root, provider, self.tools, self.augmenters, extra, delegate, parent, seconds)
+        texts = texts.followed_by(memory.text)
+        return replace(environment, prompt_texts=texts, memory=memory, secrets=self.secrets, patch=patch)
 
     async def _delegate(
         self, context: RunContext, provider: Provider, parent: Parent | None, patch: Patch | None

@@ -64,9 +64,8 @@ KEYS = {
 DEFAULT_SPECIALIST = "codebase-analyst"
 """Asked without a NAME if no description fits the question better; it reads all files of a project."""
 
-ONLY_OPTIONS = frozenset(
-    {"root", "trust", "server_tools", "dry_run", "json", "events", "output", "raw", "force", "yes", "http", "no_token"}
-)
+ONLY_OPTIONS = frozenset({"root", "trust", "server_tools", "dry_run", "json", "events", "output", "raw", "force"})
+ONLY_OPTIONS |= {"yes", "http", "no_token", "chat"}
 """Options that cannot be set in a file, because they are decided for each call."""
 
 # Endings of names of addresses.
@@ -189,11 +188,8 @@ class Config:
         own = self.of("user")
         values = dict(own)
         for key, value in self.of("project").items():
-            plain = _plain(key, value)
-            is_looser = (
-                key in own and rule(key, "project") == "lower" and stricter(plain, _plain(key, own[key])) != plain
-            )
-            if not is_looser:
+            plain, may_only_lower = _plain(key, value), key in own and rule(key, "project") == "lower"
+            if not (may_only_lower and stricter(plain, _plain(key, own[key])) != plain):
                 values[key] = replace(value, users=own.get(key))
         return values
 
@@ -234,33 +230,30 @@ def _plain(key: str, given: Default) -> Any:  # noqa: ANN401 - a number, None fo
     return getattr(checked({key: given.value}), key) if KEYS[key].kind == "setting" else given.value
 
 
-def read_config(project: Path, *, meant: bool = False) -> Config:
+def read_config(project: Path | None, *, meant: bool = False) -> Config:
     """Read the config files that apply to a project.
 
+    project: None = only the user's file, for keys that a project cannot set.
     meant: whether the user named the project, which may then belong to another user.
     Raises UsageError with one line for each problem.
     """
-    if _named().lower() == NONE:
-        return Config((), project)
-    return _with_user_file((_read(project / PROJECT_FILE, "project", project, meant=meant),), project)
-
-
-def read_user_config() -> Config:
-    """Read the config file of the user only, for keys that a project cannot set; raises UsageError as `read_config`."""
-    return Config() if _named().lower() == NONE else _with_user_file()
-
-
-def _with_user_file(files: tuple[ConfigFile, ...] = (), project: Path | None = None) -> Config:
-    """Return these files and the user's file."""
     named = _named()
+    if named.lower() == NONE:
+        return Config((), project)
+    files = [] if project is None else [_read(project / PROJECT_FILE, "project", project, meant=meant)]
     path = Path(os.path.abspath(os.path.expanduser(named))) if named else user_folder() / _USER_FILE  # noqa: PTH100, PTH111 - never raise
     # Without a home folder there is no file of the user.
-    files = (*files, _read(path, "user")) if path.is_absolute() else files
+    files += [_read(path, "user")] if path.is_absolute() else []
     if named and files[-1].state == "missing":
         raise UsageError(f"{VARIABLE}: {path} does not exist")
     if problems := [line for file in files for line in file.problems]:
         raise UsageError("\n".join([*problems, f"or set {VARIABLE}={NONE} to read no config file"]))
-    return Config(files, project)
+    return Config(tuple(files), project)
+
+
+def read_user_config() -> Config:
+    """Read the config file of the user only, for keys that a project cannot set; raises UsageError as `read_config`."""
+    return read_config(None)
 
 
 # Server of models whose names have no prefix.

@@ -12,11 +12,9 @@ from typing import Any, Self, Unpack
 
 from run_specialist import prompts
 from run_specialist.api.runner import Runner
-from run_specialist.budget import Kind
 from run_specialist.errors import RunNotFound, RunSpecialistError, StoreMissing, ToolError, UsageError
 from run_specialist.loop.run import Run
 from run_specialist.record.outcome import Outcome
-from run_specialist.spawning.spawner import LIMITS
 from run_specialist.specialist.fields import Settings
 from run_specialist.specialist.problems import shown
 from run_specialist.specialist.settings import resolve
@@ -122,28 +120,24 @@ class Delegate:
                 run = await self.runner.prepare(self._offered[specialist], query, **self._settings)
         except ToolError as error:
             return Delegated(prompts.failed(self.name, str(error)), is_error=True)
-        except (RunSpecialistError, OSError) as error:
-            return Delegated(delegate.failure_text(specialist or self.name, error), is_error=True)
         except Exception as error:  # noqa: BLE001 - a bug in this package must not end the agent's loop
-            reason = f"internal error: {error!r}; please report it"
+            is_known = isinstance(error, RunSpecialistError | OSError)
+            reason = error if is_known else f"internal error: {error!r}; please report it"
             return Delegated(delegate.failure_text(specialist or self.name, reason), is_error=True)
         outcome = await run.outcome()
         hint = (
             f'To ask this run for more, call {self.name} with run_id "{outcome.run_id}": it knows what it found, and '
             "its budget is refreshed."
         )
+        if outcome.question:
+            hint = f'To reply, call {self.name} with run_id "{outcome.run_id}" and the reply as query.'
         text = delegate.outcome_text(outcome, hint if self._is_stored and run.is_kept else "")
         return Delegated(text, delegate.has_failed(outcome), outcome)
 
     async def result(self, block: object) -> dict[str, Any]:
         """Execute a `tool_use` block of the Messages API, an SDK object or a dict, and return its `tool_result`."""
-        delegated = await self._call(_field(block, "name"), _field(block, "input"))
-        return {
-            "type": "tool_result",
-            "tool_use_id": _field(block, "id"),
-            "content": delegated.text,
-            "is_error": delegated.is_error,
-        }
+        done, call_id = await self._call(_field(block, "name"), _field(block, "input")), _field(block, "id")
+        return {"type": "tool_result", "tool_use_id": call_id, "content": done.text, "is_error": done.is_error}
 
     async def message(self, call: object) -> dict[str, Any]:
         """Execute a tool call of the Chat Completions API, an SDK object or a dict, and return its `tool` message."""
@@ -201,7 +195,7 @@ class Delegate:
         return specialist, query, run_id
 
     async def _resume(self, specialist: str, query: str, run_id: str) -> Run:
-        """Resume a stored run with a full budget added to the amount it has used."""
+        """Resume a stored run of this specialist."""
         try:
             stored = await self.runner.maker.store.load(run_id, "")
         except (RunNotFound, StoreMissing):
@@ -210,15 +204,8 @@ class Delegate:
         expected = (run_id, specialist, str(self.runner.root))
         if stored is None or (stored.run_id, stored.specialist, str(stored.frozen["root"])) != expected:
             raise ToolError(f"run_id: no run {shown(run_id)} of {specialist} is kept here; {ANEW}")
-        settings = resolve(self.runner.registry.find(self._offered[specialist]), self._settings).settings
-        used = stored.snapshot.used if stored.snapshot else {}
-        limits: dict[str, Any] = {key: getattr(settings, key) for key in LIMITS}
-        for key, kind in LIMITS.items():
-            if limits[key] is not None:
-                total = limits[key] + used.get(kind, 0)
-                limits[key] = total if kind in {Kind.TIME, Kind.COST} else int(total)
         try:
-            return await self.runner.resume(run_id, query, **limits)
+            return await self.runner.resume(run_id, query)
         except UsageError as error:
             raise UsageError(f"{error}; or {ANEW}") from None
 

@@ -165,13 +165,6 @@ async def effective_of(
     limits = {key: getattr(settled if job is None else job.settings, key) for key in (*LIMITS, *_OTHER_LIMITS)}
     if job is not None:
         limits |= {key: job.budget[kind].limit for key, kind in LIMITS.items()}
-    return EffectiveSettings(
-        models[0],
-        models[1:],
-        None if job is None else job.opening.tools.names,
-        dropped,
-        {key: Setting(key, value, resolved.origin(key)) for key, value in limits.items()},
-        notes,
-        environment.prompt_texts.texts,
-        reasons,
-    )
+    offered, added = None if job is None else job.opening.tools.names, environment.prompt_texts.texts
+    shown = {key: Setting(key, value, resolved.origin(key)) for key, value in limits.items()}
+    return EffectiveSettings(models[0], models[1:], offered, dropped, shown, notes, added, reasons)

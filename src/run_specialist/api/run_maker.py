@@ -235,25 +235,18 @@ class RunMaker:
         made = "made offline, by ranked search and verbatim quotes"
         return f"no model judges the answers{whose}: they are {made}, because {reasons[offline[0]]}"
 
-    async def continued(  # noqa: PLR0913 - keyword arguments, all optional
-        self,
-        run_id: str,
-        query: str | None,
-        options: Mapping[str, Any],
-        *,
-        force: bool,
-        at: int | None = None,
-        model: str | None = None,
+    async def continued(
+        self, run_id: str, request: ResumeRequest, options: Mapping[str, Any], model: str | None = None
     ) -> Run:
         """Return a stored run, ready to continue, or a fork of it; see `Runner.resume` and `Runner.fork`.
 
         options: `ResumeOptions` or `ForkOptions`.
         """
         limits = dict(options)
-        question = question_of(query, limits.pop("question", None))
+        request = replace(request, question=question_of(request.question, limits.pop("question", None)))
         watchers = limits.pop("listener", None), limits.pop("watch", None)
         run = await self.store.load(run_id, project_path(self.root))
-        return await self.resume(run, ResumeRequest(question, limits, force, at=at), watchers, model=model)
+        return await self.resume(run, replace(request, limits=limits), watchers, model=model)
 
     async def resume(
         self,
@@ -280,12 +273,10 @@ class RunMaker:
         current = asked.file if asked and is_given else load(file.path, project_of(file.path, [root]))
         origins = origins_of_stored(settled, current, None if asked is None else (asked.settings, asked.origins))
         provider = await self.models.provider_for_resumed(current, settled, root, models_left(run), model)
-        environment = await self.environments.make(
-            RunContext(current, settled, root, self.environments.trust, origins, resumed=True),
-            provider,
-            Parent(run.parent_id, root, tuple(run.frozen.get("parents", ()))) if run.parent_id else None,
-            was_dry=bool(run.frozen.get("dry_run")),
-        )
+        context = RunContext(current, settled, root, self.environments.trust, origins, resumed=True)
+        parent = Parent(run.parent_id, root, tuple(run.frozen.get("parents", ()))) if run.parent_id else None
+        was_dry = bool(run.frozen.get("dry_run"))
+        environment = await self.environments.make(context, provider, parent, was_dry=was_dry)
         begun, copied = run.frozen["root"], None
         if request.at is None:
             job = await _lent(resume(run, request, environment), asked.lend if asked else None)

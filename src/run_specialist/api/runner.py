@@ -26,6 +26,7 @@ from run_specialist.record.journal import OnLost
 from run_specialist.record.outcome import Outcome
 from run_specialist.safety.redact import passwords
 from run_specialist.spawning.availability import ModelRule
+from run_specialist.spawning.resuming import ResumeRequest
 from run_specialist.spawning.trust import Trust
 from run_specialist.specialist.fields import Limits, OtherLimits, OtherSettings, Settings, Specialist
 from run_specialist.specialist.loader import NO_DEFAULTS, Defaults
@@ -336,7 +337,7 @@ class Runner:
         options: new totals of limits, e.g. `tool_calls_limit=50`; None means no limit.
         Raises RunNotFound, NotResumable with the reason, or another UsageError, before any request is sent to a model.
         """
-        return await self.maker.continued(run_id, query, options, force=force)
+        return await self.maker.continued(run_id, ResumeRequest(query, force=force), options)
 
     async def fork(
         self,
@@ -359,7 +360,7 @@ class Runner:
         options: new totals of limits, which include the copied turns; `landing` and `preset`.
         Raises RunNotFound, NotResumable with the reason, or another UsageError, before any request is sent to a model.
         """
-        return await self.maker.continued(run_id, query, options, force=force, at=at, model=model)
+        return await self.maker.continued(run_id, ResumeRequest(query, force=force, at=at), options, model)
 
     async def take_up(  # noqa: PLR0913 - keyword arguments, all optional
         self,

@@ -20,7 +20,15 @@ from rich.table import Table
 from rich.text import Text
 
 from run_specialist.budget import counted
-from run_specialist.cli.console import as_json_text, has_colours, is_terminal, print_line, print_styled, printable
+from run_specialist.cli.console import (
+    as_json_text,
+    has_colours,
+    is_terminal,
+    one_line,
+    print_line,
+    print_styled,
+    printable,
+)
 from run_specialist.cli.tables import local, print_rendered, rendered_lines
 from run_specialist.loop.evidence import is_salvaged
 from run_specialist.record.outcome import Evidence, Outcome, Support
@@ -93,6 +101,8 @@ def print_transcript(run: "StoredRun", rows: Sequence["Row"], copied: int) -> No
 def _entries(run: "StoredRun", rows: Sequence["Row"], copied: int) -> Iterator[tuple[str, str, "Row"]]:
     """Yield the kind, the label and the row of each message, call and result; the lines of the head have no row."""
     yield _HEAD, f"{run.run_id}  {run.specialist}  {run.status}  {local(run.started_at)}", {}
+    if run.question != run.first_question:
+        yield _HEAD, f"newest question: {one_line(run.question)}", {}
     if run.parent_id:
         yield _HEAD, f"asked by {run.parent_id}", {}
     if run.forked_from:
@@ -165,7 +175,7 @@ def gaps_block(gaps: Iterable[str]) -> Iterator[RenderableType]:
 
 
 def _list_block(heading: str, items: Iterable[str]) -> Iterator[RenderableType]:
-    shown = [Prefixed(_text(item), "• ") for item in items if item.strip()]
+    shown = [Prefixed(written(item.strip("\n")), "• ") for item in items if item.strip()]
     if shown:
         yield _heading(heading)
         yield Group(*shown)
@@ -194,11 +204,7 @@ def _piece(one: Evidence, number: str, *, marked: bool) -> RenderableType:
             block = textwrap.indent(block, " " * 4)
         quote = f"{first}\n{block}"
     head = Prefixed(line, f"{mark} {number}", style=color)
-    return Group(head, Prefixed(_text(quote), "    ")) if quote.strip() else head
-
-
-def _text(text: str) -> Text:
-    return Text(printable(text.strip("\n")), overflow="fold")
+    return Group(head, Prefixed(written(quote.strip("\n")), "    ")) if quote.strip() else head
 
 
 # Blocks that use the whole width of the terminal.

@@ -152,7 +152,7 @@ def addressed(runner: "Runner", words: Sequence[str]) -> tuple[str | None, Seque
 
 @app.command(cls=GroupedCommand)
 @everyday(
-    "model tool_calls_limit cost_limit root trust dry_run json_ output quiet",
+    "model tool_calls_limit cost_limit root trust chat dry_run json_ output quiet",
     'run-specialist "Why did checkout go down?"',
     'git diff | run-specialist codebase-analyst "What could break here?" -',
 )
@@ -166,6 +166,9 @@ def run(
     output: flags.OutputOptions,
     project: flags.ProjectOptions,
     dry_run: flags.DryRun = False,
+    chat: Annotated[
+        bool, typer.Option("--chat", help="Ask again and again; the default on a terminal without QUERY.")
+    ] = False,
     version: VersionFlag = False,  # noqa: ARG001 - its callback prints and exits
 ) -> None:
     """Ask a specialist a question and print its answer.
@@ -179,9 +182,10 @@ def run(
     output.check()
     with console.guarded():
         config = flags.config_for_run(project.root, model.model, trust=project.trust, quiet=output.quiet)
-        runner = flags.configured_runner(config, **vars(project), **vars(model), dry_run=dry_run)
+        make_runner = partial(flags.configured_runner, config, **vars(project), **vars(model), dry_run=dry_run)
+        runner = make_runner()
         if name is None:
-            if output.json_ or output.events:
+            if chat or output.json_ or output.events:
                 console.fail("there is no question; use: run-specialist NAME QUERY")
             from run_specialist.cli.tables import print_table  # noqa: PLC0415 - fast `--help`
 
@@ -191,13 +195,28 @@ def run(
             console.say("to ask: run-specialist [NAME] 'QUESTION'", dim=True)
             return
         name, words = addressed(runner, [name, *(query or ())])
-        question = question_from(words)
+        chats = _chats(words, output, wanted=chat)
+        question = more_from(words) if chats else question_from(words)
         if name is None:
-            name, *others = runner.maker.fitting(question, config.values.get("default_specialist"))
+            name, *others = runner.maker.fitting(question or "", config.values.get("default_specialist"))
             if not output.quiet:
                 console.say(console.one_line(f"asking {name}{f' (also: {others[0]})' if others else ''}"), dim=True)
+        if chats:
+            from run_specialist.cli.chat import converse  # noqa: PLC0415 - only a conversation needs it
+
+            converse(name, question, make_runner, partial(answer, output=output, chats=True), given.settings)
+            raise typer.Exit(0)
         outcome = answer(runner, partial(runner.prepare, name, question, **given.settings), output)
     raise typer.Exit(outcome.exit_code)
+
+
+def _chats(query: Sequence[str] | None, output: flags.OutputOptions, *, wanted: bool) -> bool:
+    """Return whether questions are typed one after the other: on request, or on a terminal without a question."""
+    is_for_program = bool(output.json_ or output.events or output.output)
+    if wanted and (is_for_program or sys.stdin is None or STDIN in (query or ())):
+        console.fail("--chat reads typed questions; it excludes `-`, closed input, --json, --events and --output")
+    on_terminal = sys.stdin is not None and sys.stdin.isatty() and console.is_terminal()
+    return wanted or (not query and on_terminal and not is_for_program)
 
 
 def main() -> None:
@@ -218,12 +237,13 @@ def _view(output: flags.OutputOptions) -> "LiveView | None":
     return LiveView()
 
 
-def answer(runner: "Runner", prepare: PrepareRun, output: flags.OutputOptions) -> "Outcome":
+def answer(runner: "Runner", prepare: PrepareRun, output: flags.OutputOptions, *, chats: bool = False) -> "Outcome":
     """Execute a run, show its progress, and print its outcome.
 
+    chats: whether further questions are read from standard input.
     Raises OSError if the events can no longer be written; BrokenPipeError if the reader closed the pipe.
     """
-    if not output.quiet and unread_input():
+    if not (output.quiet or chats) and unread_input():
         console.say(
             "warning: the text on standard input was not read; to add it to the question, end the question with ` -`"
         )
@@ -236,8 +256,10 @@ def answer(runner: "Runner", prepare: PrepareRun, output: flags.OutputOptions) -
         async with runner:
             _handle_signals(printer, view)
             listener, watch = printer if output.events else view, view.grow if view else None
-            printer.run = await prepare(listener=listener, watch=watch)
-            return await printer.run.outcome()
+            printer.run = run = await prepare(listener=listener, watch=watch)
+            if view is None:
+                return await run.outcome()
+            return await _steered(run, view)
 
     # Prints of tools and their modules must not mix with the answer or the events.
     with view or nullcontext(), redirect_stdout(sys.stderr):
@@ -247,7 +269,25 @@ def answer(runner: "Runner", prepare: PrepareRun, output: flags.OutputOptions) -
             raise KeyboardInterrupt from None
     if printer.error:
         raise printer.error
-    _show(outcome, output, runner.store and shown(runner.store), stored=printer.run is not None and printer.run.is_kept)
+    is_kept = printer.run is not None and printer.run.is_kept
+    _show(outcome, output, runner.store and shown(runner.store), stored=is_kept, chats=chats)
+    return outcome
+
+
+async def _steered(run: "Run | EndedRun", view: "LiveView") -> "Outcome":
+    """Return the outcome of a run; what is typed on the terminal until then is added beside its results."""
+    from run_specialist.cli.live import TypedLines  # noqa: PLC0415 - only a terminal needs it
+
+    def take(line: str) -> None:
+        if run.steer(line):
+            view.waiting.append(line)
+        else:
+            view.say(f"too late, it is about to answer: ask this as a further question: {line}")
+
+    with TypedLines(take) as view.typed:
+        outcome = await run.outcome()
+    if rest := view.typed.line:
+        view.say(f"not added, because it was typed without Enter: {rest}")
     return outcome
 
 
@@ -293,7 +333,7 @@ def _handle_signals(printer: _EventPrinter, view: "LiveView | None") -> None:
             return
         printer.run.abort(after_turn=True)
         if view and printer.run.ended is None:
-            view.stopping()
+            view.say("stopping after this turn; a second signal stops immediately")
 
     loop.add_signal_handler(signal.SIGTERM, terminate)
     # Closing the terminal ends the program, unless `nohup` ignores the signal.
@@ -302,16 +342,20 @@ def _handle_signals(printer: _EventPrinter, view: "LiveView | None") -> None:
     loop.add_signal_handler(signal.SIGINT, abort)
 
 
-def _show(outcome: "Outcome", output: flags.OutputOptions, store: str | None, *, stored: bool) -> None:
+def _show(outcome: "Outcome", output: flags.OutputOptions, store: str | None, *, stored: bool, chats: bool) -> None:
     """Print the outcome, its warnings, the summary and what was changed.
 
     store: the value of `--store`; None if it was not given.
     stored: whether the run is stored, so that commands can resume it, undo its changes and print it.
+    chats: whether what is typed next is a reply.
     """
     from run_specialist.cli.live import changed_files, limit_hint, resume_command, run_command, summary  # noqa: PLC0415 - fast `--help`
 
     resume = resume_command(outcome, store) if stored else None
     for_people = not (output.json_ or output.events)
+    if outcome.question and for_people and not output.quiet:
+        reply = run_command("resume", outcome, store, "YOUR REPLY") if stored and not chats else None
+        console.say(f"The specialist asks: {outcome.question}{f'; to reply: {reply}' if reply else ''}", command=reply)
     with output.file.opened() as out:
         if output.json_:
             kind = outcome.error_kind or console.ERROR_KINDS.get(outcome.exit_code, outcome.status)

@@ -1,13 +1,19 @@
-"""The live view of a run: its calls, the gauge of its budget, and the summary at the end."""
+"""The live view of a run: what is typed into it, its calls, the gauge of its budget, and the summary at the end."""
 
+import asyncio
+import codecs
 import math
+import os
+import re
 import shlex
+import sys
+import termios
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.control import Control
@@ -52,15 +58,17 @@ class LiveView:
         self._budget: events.BudgetSpent | None = None
         self._call_lines = CallLines(self._console)
         self._reply = PartialReply()
+        self.typed: TypedLines | None = None
+        """What is being typed."""
+        self.waiting: list[str] = []
+        """Typed lines that wait for the next request."""
         self._live = live_lines(self._render, self._console)
 
     def __enter__(self) -> Self:
         self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._live.stop()
 
     def __call__(self, event: events.Event) -> None:
@@ -81,10 +89,12 @@ class LiveView:
                 self._doing, self._reply = "thinking", PartialReply()
             case events.BudgetSpent():
                 self._budget = event
+            case events.Steered():
+                self.waiting = [text for text in self.waiting if text != event.text]
+                self._console.print(Text(f"  you add: {one_line(event.text)}", "cyan"))
             case events.Finished():
+                self.waiting = []
                 self._console.print("")
-            case _:
-                pass
         self._show_activity(event)
         self._call_lines.add(event)
 
@@ -102,8 +112,6 @@ class LiveView:
                 self._doing = f"{name}{call_text(event)}"
             case events.Retrying() | events.Waiting(phase="started"):
                 self._wait = event, time.monotonic() + (event.seconds or 0), name
-            case _:
-                pass
 
     def grow(self, delta: Delta) -> None:
         """Show a delta of a streamed reply."""
@@ -112,9 +120,9 @@ class LiveView:
         if self._reply.is_answering:
             self._doing = "answering"
 
-    def stopping(self) -> None:
-        """Show that the run ends after the current turn."""
-        self._console.print(Text("  stopping after this turn; a second signal stops immediately", "yellow"))
+    def say(self, text: str) -> None:
+        """Print a message above the lines that change."""
+        self._console.print(Text(f"  {one_line(text)}", "yellow"))
 
     def prepare(self, what: str) -> None:
         """Show what happens before the run begins; may be called from any thread."""
@@ -125,12 +133,10 @@ class LiveView:
         if self._budget is not None and self._budget.limit is not None:
             used = event.used.get(self._budget.kind, 0)
             self._budget = replace(self._budget, used=used, remaining=max(self._budget.limit - used, 0))
-        after = units.amount(Kind.TOOL_CALLS, self._call_lines.calls)
+        calls, after = units.amount(Kind.TOOL_CALLS, self._call_lines.calls), "resumed after"
         if isinstance(event, events.Forked):
-            after = f"{units.amount(Kind.TURNS, event.at)} and {after}"
-        self._console.print(
-            Text(f"  {'forked' if isinstance(event, events.Forked) else 'resumed'} after {after}", "cyan")
-        )
+            after = f"forked after {units.amount(Kind.TURNS, event.at)} and"
+        self._console.print(Text(f"  {after} {calls}", "cyan"))
 
     def _render(self) -> RenderableType:
         frame = _FRAMES[int(10 * time.monotonic()) % len(_FRAMES)]
@@ -156,7 +162,67 @@ class LiveView:
             lines = Text(printable(answer[-ANSWER_CHARACTERS:])).wrap(self._console, self._console.width)
             newest = "\n".join(line.plain.rstrip() for line in lines[-ANSWER_LINES:])
             parts.append(Text(newest, "italic", no_wrap=True, overflow="ellipsis"))
+        # Of the line that is being typed, its end.
+        typed = [printable(self.typed.line)[-max(width - 4, 1) :]] if self.typed and self.typed.line else []
+        lines_typed = [*map(one_line, self.waiting), *typed]
+        parts += [Text(f"› {one}", "cyan", no_wrap=True, overflow="ellipsis") for one in lines_typed]
         return Group(*parts)
+
+
+# Escape sequences of arrow keys and the like.
+_KEYS = re.compile(r"\x1b(?:[\[O][0-9;]*[~A-Za-z]?)?")
+_ERASE, _ERASE_LINE = "\x7f\b", "\x15"
+
+
+class TypedLines:
+    """Reads standard input in the event loop, without the echo of the terminal, which the live view would overwrite."""
+
+    def __init__(self, take: Callable[[str], None]) -> None:
+        """Do nothing yet; `take` gets each complete line that is not empty."""
+        self.line = ""
+        """What was typed since the last complete line."""
+        self._take = take
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._before: list[Any] | None = None
+
+    def __enter__(self) -> Self:
+        # Nothing can be typed if it is closed, replaced by the calling program, or no terminal.
+        with suppress(OSError, ValueError, AttributeError, termios.error):
+            number = sys.stdin.fileno()
+            before, quiet = termios.tcgetattr(number), termios.tcgetattr(number)
+            with suppress(OSError):  # not the terminal of its session
+                if os.tcgetpgrp(number) != os.getpgrp():
+                    # A program in the background that changes the terminal is stopped.
+                    return self
+            quiet[3] &= ~(termios.ICANON | termios.ECHO)
+            asyncio.get_running_loop().add_reader(number, self._read)
+            termios.tcsetattr(number, termios.TCSANOW, quiet)
+            self._before = before
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+            termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, self._before)
+
+    def _read(self) -> None:
+        data = b""
+        with suppress(OSError):
+            data = os.read(sys.stdin.fileno(), 4_096)
+        if not data:
+            # The terminal was closed.
+            asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+        for key in _KEYS.sub("", self._decoder.decode(data)):
+            if key in "\r\n":
+                line, self.line = self.line.strip(), ""
+                if line:
+                    self._take(line)
+            elif key in _ERASE:
+                self.line = self.line[:-1]
+            elif key == _ERASE_LINE:
+                self.line = ""
+            elif key.isprintable():
+                self.line += key
 
 
 COLORS = {Phase.SILENT: "green", Phase.COUNTDOWN: "yellow", Phase.SPENT: "red"}
@@ -234,8 +300,6 @@ class CallLines:
                 self._print(line) if self._name else self._console.print(line)
             case events.Finished():
                 self._outcome = event.outcome
-            case _:
-                pass
 
     def _call(self, event: events.Called) -> None:
         if event.phase == "started":
@@ -265,9 +329,8 @@ class CallLines:
             child = self._children[event.run_id] = CallLines(self._console, label, event.specialist, self._depth + 1)
             question = event.told.question if isinstance(event.told, events.Started) else ""
             wanted = {"specialist": event.specialist, "query": question}
-            unmatched = [
-                one for one in self._running.values() if one.name == DELEGATE and one.id not in self._children_by_call
-            ]
+            asked = (one for one in self._running.values() if one.name == DELEGATE)
+            unmatched = [one for one in asked if one.id not in self._children_by_call]
             if unmatched:
                 # The call that best matches by specialist, then by question.
                 call = min(unmatched, key=lambda one: [(one.arguments or {}).get(key) != wanted[key] for key in wanted])
@@ -478,19 +541,12 @@ class RunningTotal:
 
     def add(self, event: events.Event) -> None:
         """Add the requests that an event reports."""
-        match event:
-            case events.Replied() | events.Summarized():
-                self._add(event.usage.total_tokens, event.cost_usd)
-            case events.Resumed():
-                self._add(event.tokens, event.cost_usd)
-            case events.ChildTold():
-                self.add(event.told)
-            case _:
-                pass
-
-    def _add(self, tokens: int, cost_usd: float | None) -> None:
-        self.tokens += tokens
-        self.cost_usd = None if cost_usd is None or self.cost_usd is None else self.cost_usd + cost_usd
+        while isinstance(event, events.ChildTold):
+            event = event.told
+        if isinstance(event, events.Replied | events.Summarized | events.Resumed):
+            self.tokens += event.tokens if isinstance(event, events.Resumed) else event.usage.total_tokens
+            cost = event.cost_usd
+            self.cost_usd = None if cost is None or self.cost_usd is None else self.cost_usd + cost
 
 
 _WIDEST_BAR = 24

@@ -128,7 +128,7 @@ RunId = Annotated[
     str,
     typer.Argument(
         metavar="RUN",
-        help="Id of the run, an unambiguous prefix, or `last`: the newest of this project.",
+        help="Id of the run, an unambiguous prefix, or `last`: the newest you started in this project.",
         autocompletion=complete_runs,
     ),
 ]
@@ -292,6 +292,7 @@ def transcript(
             children = [
                 {"run_id": one.run_id, "specialist": one.specialist, "status": one.status} for one in stored.children
             ]
+            head["question"] = stored.question
             fork = {"forked_from": stored.forked_from, "forked_at": stored.forked_at, "copied_messages": copied}
             print_json({**head, "parent_id": stored.parent_id, "children": children, **fork, "messages": rows})
             return

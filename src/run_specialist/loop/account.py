@@ -8,7 +8,6 @@ from typing import Any
 from run_specialist.budget import Budget, Kind, Limit
 from run_specialist.loop.observing import Observers
 from run_specialist.providers.base import Provider
-from run_specialist.record.events import Event
 from run_specialist.record.journal import RunSnapshot, Spending
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import AskedModel, Child
@@ -240,7 +239,9 @@ class ChildBudget:
 
         shared: whether the child draws on the run's budget; its usage is added to the run's in any case.
         """
-        self._account, self._observers, self._shared = account, observers, shared
+        self._account, self._shared = account, shared
+        # As a child reports to the run: once per text, and events that are recorded with the child.
+        self.warn, self.pass_on = observers.warn, observers.pass_on
         self._lent: dict[Kind, float] = {}
         self._is_waiting = True
         self.drawn = _NOTHING
@@ -261,9 +262,8 @@ class ChildBudget:
                 continue
             # Equal to the share of each waiting call, but as much as is useful while it is available.
             share = left / max(self._account.waiting_children, 1)
-            part = (
-                max(share // 1, min(left, 1)) if kind is Kind.TOOL_CALLS else max(share, min(left, least.get(kind, 0)))
-            )
+            useful = 1 if kind is Kind.TOOL_CALLS else least.get(kind, 0)
+            part = max(share // 1 if kind is Kind.TOOL_CALLS else share, min(left, useful))
             granted[kind] = self._lent[kind] = part if limit is None else min(part, limit)
             self._account.lend(self._lent[kind], kind)
         self.leave()
@@ -288,11 +288,3 @@ class ChildBudget:
         if self._shared:
             self.drawn = drawn(child)
         self._account.adopt(child, self.drawn)
-
-    def warn(self, text: str) -> None:
-        """Report a warning to the listeners and in the outcome, unless it was reported before."""
-        self._observers.warn(text)
-
-    def pass_on(self, event: Event) -> None:
-        """Notify the listeners of an event of the child."""
-        self._observers.pass_on(event)

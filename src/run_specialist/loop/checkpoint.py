@@ -40,9 +40,7 @@ class Checkpoint:
     """Records the state from which a run can be resumed."""
 
     def __init__(self, run: RunContext, exchange: Exchange, dispatcher: Dispatcher, on_lost: OnLost = "go_on") -> None:
-        self._run = run
-        self._exchange = exchange
-        self._dispatcher = dispatcher
+        self._run, self._exchange, self._dispatcher = run, exchange, dispatcher
         self._needs_store = on_lost == "abort"
         self._is_lost = self._is_slow = self._was_unreachable = False
         # The last recorded message, with its part and place.
@@ -109,9 +107,8 @@ class Checkpoint:
         if journal is None:
             return
         left = COMMIT_TIMEOUT if briefly else self._run.account.seconds_left(in_landing=True)
-        storing = asyncio.ensure_future(
-            self._flush(journal, COMMIT_TIMEOUT, None if left is None else max(left, COMMIT_TIMEOUT))
-        )
+        longest = None if left is None else max(left, COMMIT_TIMEOUT)
+        storing = asyncio.ensure_future(self._flush(journal, COMMIT_TIMEOUT, longest))
         while not storing.done():
             with suppress(asyncio.CancelledError, TakenOver):
                 await asyncio.shield(storing)

@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -113,11 +113,10 @@ def _parts(messages: Sequence[Message]) -> Iterator[TurnPart]:
             if kind == "text":
                 yield TextPart(message.role, str(block.get("text", "")))
             elif kind == "tool_use":
-                waiting, given = results[block.get("id")], block.get("input")
+                waiting = results[block.get("id")]
                 result: Block = waiting.popleft() if waiting else {}
-                arguments = given if isinstance(given, Mapping) else None
-                call = ToolCall(str(block.get("id", "")), str(block.get("name", "")), arguments)
-                yield CompletedCall(call, text_of(result.get("content")), bool(result.get("is_error")))
+                text = text_of(result.get("content"))
+                yield CompletedCall(ToolCall.of(block), text, bool(result.get("is_error")))
             elif kind == USE or is_result(block):
                 yield from uses.pop(str(block.get("id" if kind == USE else "tool_use_id")), ())
             elif kind not in {"tool_result", *_THINKING}:
@@ -126,27 +125,19 @@ def _parts(messages: Sequence[Message]) -> Iterator[TurnPart]:
 
 def is_bound(messages: Sequence[Message]) -> bool:
     """Return True if a reply contains blocks such as thinking, which forbid editing the turns before them."""
-    return any(
-        block.get("type") not in {"text", "tool_use"}
-        for message in messages
-        if message.role == "assistant"
-        for block in message.blocks
-    )
+    replies = (message.blocks for message in messages if message.role == "assistant")
+    return any(block.get("type") not in {"text", "tool_use"} for blocks in replies for block in blocks)
 
 
 def _archived(message: Message, ids: AbstractSet[str]) -> Message:
     if not any(block.get("tool_use_id") in ids for block in message.blocks):
         return message
     # The landing instruction is dropped: it applied to a reply that has already arrived.
-    return Message(
-        message.role,
-        tuple(
-            {**block, "content": archived_placeholder(block["tool_use_id"])}
-            if block.get("tool_use_id") in ids
-            else block
-            for block in message.blocks
-        ),
-    )
+    blocks = [
+        {**block, "content": archived_placeholder(block["tool_use_id"])} if block.get("tool_use_id") in ids else block
+        for block in message.blocks
+    ]
+    return Message(message.role, tuple(blocks))
 
 
 def summary_pair(summary: str, count: int, before: Sequence[Message]) -> tuple[Message, Message]:
@@ -228,11 +219,6 @@ class FlattenedTranscript:
         """Return the message."""
         texts = (SUMMARY + self.summary, ARCHIVED + "\n".join(self.archived), *map(labeled, self.parts))
         return Message("user", (*self.question, *({"type": "text", "text": text} for text in texts)))
-
-    @property
-    def turns(self) -> list[Turn]:
-        """The parts kept in full, as turns of one call each; text after the last call is a turn without a call."""
-        return [Turn(parts) for parts in _by_call(self.parts)]
 
 
 def _by_call(parts: Iterable[TurnPart]) -> list[tuple[TurnPart, ...]]:
@@ -381,7 +367,7 @@ def plan(
     if not history or history[0].role != "user":
         return None
     head = FlattenedTranscript.of(history[0])
-    all_turns = (*head.turns, *turns(history[1:]))
+    all_turns = (*map(Turn, _by_call(head.parts)), *turns(history[1:]))
     # The model still works on its newest turn with calls; turns from a flattened message are older.
     newest = max((index for index, turn in enumerate(all_turns) if turn.pairs and turn.messages), default=0)
     fresh = [index for index, turn in enumerate(all_turns[:newest]) if turn.fresh]
@@ -418,10 +404,6 @@ def _units(turn: Turn) -> list[CallUnit]:
     groups = _by_call(part for part in turn.parts if part not in turn.by_user)
     if len(groups) > 1 and not isinstance(groups[-1][-1], CompletedCall):
         groups[-2:] = [groups[-2] + groups[-1]]
-    return [
-        CallUnit(
-            "\n\n".join(map(labeled, parts)),
-            tuple(part.call for part in parts if isinstance(part, CompletedCall)),
-        )
-        for parts in groups
-    ]
+    texts = ("\n\n".join(map(labeled, parts)) for parts in groups)
+    calls = (tuple(part.call for part in parts if isinstance(part, CompletedCall)) for parts in groups)
+    return list(map(CallUnit, texts, calls))

@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Self
 
 from run_specialist import budget as units
 from run_specialist.budget import Kind, LadderPosition, Limit, Rung
 from run_specialist.loop import evidence
 from run_specialist.loop.account import rounded
 from run_specialist.loop.exchange import Exchange
-from run_specialist.loop.job import CallRecord, Job, RunContext
+from run_specialist.loop.job import CallRecord, RunContext
 from run_specialist.loop.tool_calls import Dispatcher
 from run_specialist.record import outcome
 from run_specialist.record.journal import Spending
@@ -37,12 +36,6 @@ class Ending:
     retry_after: float | None = None
     """The wait that the server requests [s]."""
 
-    def with_returned_answer(self, answer: Response | None) -> Self:
-        """Return the ending with an answer that was returned to the model, if the model ended without another one."""
-        if answer is None or self.response is not None or not (self.by_reply or self.status == "partial"):
-            return self
-        return replace(self, status="partial", response=answer, exit_code=outcome.Exit.OK)
-
 
 ABORTED = Ending("aborted", error="interrupted", exit_code=outcome.Exit.INTERRUPTED)
 """The ending of a run that was interrupted."""
@@ -58,18 +51,26 @@ def conclude(
     job, account, returned = run.job, run.account, exchange.returned.newest_marked
     report = _landing_report(landing, account.landing, ending)
     # The error may quote foreign code, and with it a secret.
-    ending = replace(ending, error=ending.error and job.hide(ending.error)).with_returned_answer(returned)
+    ending = replace(ending, error=ending.error and job.hide(ending.error))
+    if returned and not ending.response and (ending.by_reply or ending.status == "partial"):
+        # The model ended without another answer.
+        ending = replace(ending, status="partial", response=returned, exit_code=outcome.Exit.OK)
     total, budget, response = account.total, account.budget, ending.response
     executed, children = dispatcher.executed, account.children
     if response is None:
-        answer, quotes = _salvaged(job, ending, executed, children, returned, exchange.last_text)
+        answer, quotes = _salvaged(run, ending, executed, returned, exchange.last_text)
     else:
         answer, quotes = response.answer, evidence.quotes(job, response, executed, children)
     status, exit_code = ending.status, ending.exit_code
     if status == "partial":
         # A run that was to have a partial answer but has none has failed.
         status, exit_code = ("partial", outcome.Exit.OK) if answer else ("failed", exit_code or outcome.Exit.NO_ANSWER)
-    calls = budget[Kind.TOOL_CALLS]
+    calls, failed = budget[Kind.TOOL_CALLS], sum(call.is_error for call in executed)
+    calls_limit = None if calls.limit is None else int(calls.limit)
+    limits = {limit.kind.value: outcome.Spent(_used(limit), limit.limit) for limit in budget.limits}
+    if total.cost_usd is None:
+        # The cost used is unknown if a price is.
+        limits[Kind.COST.value] = outcome.Spent(None, budget[Kind.COST].limit)
     return outcome.Outcome(
         run_id=job.run_id,
         specialist=job.settings.name,
@@ -78,20 +79,10 @@ def conclude(
         answer=answer,
         evidence=quotes,
         gaps=tuple(response.gaps) if response else (),
+        question=response.question if response else None,
         output=response.output if response else None,
-        tool_calls=outcome.ToolCalls(
-            used=int(calls.used),
-            limit=None if calls.limit is None else int(calls.limit),
-            failed=sum(call.is_error for call in executed),
-            skipped=dispatcher.skipped,
-        ),
-        limits={
-            # The cost used is unknown if a price is.
-            limit.kind.value: outcome.Spent(
-                None if limit.kind is Kind.COST and total.cost_usd is None else _used(limit), limit.limit
-            )
-            for limit in budget.limits
-        },
+        tool_calls=outcome.ToolCalls(int(calls.used), calls_limit, failed, dispatcher.skipped),
+        limits=limits,
         landing=report,
         usage=total.usage,
         cost_usd=rounded(total.cost_usd),
@@ -120,17 +111,12 @@ def conclude(
     )
 
 
-def _salvaged(  # noqa: PLR0913, PLR0917 - all that a run has gathered
-    job: Job,
-    ending: Ending,
-    executed: Sequence[CallRecord],
-    children: Sequence[outcome.Child],
-    returned: Response | None,
-    last_text: str,
+def _salvaged(
+    run: RunContext, ending: Ending, executed: Sequence[CallRecord], returned: Response | None, last_text: str
 ) -> tuple[str, tuple[outcome.Evidence, ...]]:
     """Return an answer built from what was gathered, with its evidence."""
     # The result of a failed child contains its salvaged answer.
-    runs_child = job.opening.tools.runs_child
+    job, children, runs_child = run.job, run.account.children, run.job.opening.tools.runs_child
     usable = [replace(call, is_error=False) if runs_child(call.call.name) else call for call in executed]
     is_newest = returned is not None and returned.answer.startswith(last_text)
     texts = [*([returned.answer] if returned else []), *([] if is_newest else [last_text])]

@@ -191,8 +191,7 @@ def support(job: Job, response: Response, checked: tuple[Evidence, ...]) -> tupl
     """Return what bears out the sentences of an answer; none for quotes without a model, and for JSON values."""
     if response.output is not None or not job.provider.capabilities.is_language_model:
         return ()
-    asked = [job.question, (job.resume_note and job.resume_note.question) or ""]
-    return support_of(response.answer, checked, "\n".join(asked))
+    return support_of(response.answer, checked, "\n".join([job.question, *job.further]))
 
 
 def own_calls(job: Job, executed: Iterable[CallRecord]) -> list[CallRecord]:
@@ -211,15 +210,14 @@ def warnings(job: Job, response: Response | None, checked: Sequence[Evidence], c
     response: the model's answer; None if it is salvaged.
     calls: tool calls that were run.
     """
-    not_found = [
-        f"{QUOTE_NOT_FOUND}: {f'{quote.source}: ' if quote.source else ''}{quote.quote!r}"
-        if quote.quote
-        else f"{NOT_SHOWN}: {quote.source}"
-        for quote in checked
-        if quote.verified is False
-    ]
+    not_found = []
+    for quote in checked:
+        if quote.verified is False:
+            source = f"{quote.source}: " if quote.source else ""
+            lost = f"{QUOTE_NOT_FOUND}: {source}{quote.quote!r}"
+            not_found.append(lost if quote.quote else f"{NOT_SHOWN}: {quote.source}")
     could_read = job.budget[Kind.TOOL_CALLS].limit != 0 and set(job.opening.tools.names) - {RESPOND, ARCHIVE}
-    if response is not None and not checked and calls == 0 and could_read:
+    if response is not None and not (checked or response.question) and calls == 0 and could_read:
         not_found.append(NOTHING_READ)
     return not_found
 

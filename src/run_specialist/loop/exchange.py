@@ -27,7 +27,7 @@ from run_specialist.record.messages import Block, Message, Reply, Stop, ToolResu
 from run_specialist.specialist.answer_schema import AnswerSchema, restored, strict
 from run_specialist.tools.base import Tool, Toolset
 from run_specialist.tools.respond import NAME as RESPOND
-from run_specialist.tools.respond import Response
+from run_specialist.tools.respond import Response, without_question
 
 _T = TypeVar("_T")
 
@@ -129,17 +129,14 @@ class Exchange:
             self.transcript.end_pause(prompts.PAUSE_ENDED)
         messages = self.transcript.messages(request_end)
         longest = transcript.longest_reply(in_landing=in_landing, json_calls=self._has_json_calls, thinks=self._thinks)
-        schema = short or (strict(self._respond.input_schema) if choice is Choice.SCHEMA and self._respond else None)
-        request = Request(
-            messages,
-            choice,
-            self._run.account.room(longest if short is None else SHORT_TOKENS),
-            # None after a pause: the last message is the model's own, and takes no instruction.
-            messages[-1].landing_instruction and landing_instruction,
-            schema,
-            schema_name=RESPOND if short is None else "answer",
-            has_read=self.has_passages or has_calls(messages),
-        )
+        schema = short
+        if schema is None and choice is Choice.SCHEMA and self._respond:
+            schema = strict(without_question(self._respond.input_schema))
+        room = self._run.account.room(longest if short is None else SHORT_TOKENS)
+        # None after a pause: the last message is the model's own, and takes no instruction.
+        instruction = messages[-1].landing_instruction and landing_instruction
+        name, has_read = RESPOND if short is None else "answer", self.has_passages or has_calls(messages)
+        request = Request(messages, choice, room, instruction, schema, schema_name=name, has_read=has_read)
         begun = time.monotonic()
         with observing.chat(self._run.job.provider, request.max_tokens) as span:
             seconds_left = self._run.account.seconds_left(in_landing=in_landing)

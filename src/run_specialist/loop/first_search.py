@@ -54,10 +54,7 @@ class FirstSearch:
     """
 
     def __init__(self, run: RunContext, exchange: Exchange, dispatcher: Dispatcher, checkpoint: Checkpoint) -> None:
-        self._run = run
-        self._exchange = exchange
-        self._dispatcher = dispatcher
-        self._checkpoint = checkpoint
+        self._run, self._exchange, self._dispatcher, self._checkpoint = run, exchange, dispatcher, checkpoint
         self.is_short = False
         """Whether the short request is the next one, or its reply has not been acted upon."""
         # What a short reply refers to, and the first message of the run.
@@ -145,11 +142,8 @@ class FirstSearch:
             chosen = [self._lines[number - 1] for number in numbers if number > 0]
         except (ValueError, TypeError, LookupError, RecursionError):
             return None
-        if (
-            reply.stop is not Stop.ANSWERED
-            or not (chosen and answer.strip())
-            or prompts.SAYS_NOTHING.rstrip(".") in answer
-        ):
+        says_nothing = not answer.strip() or prompts.SAYS_NOTHING.rstrip(".") in answer
+        if reply.stop is not Stop.ANSWERED or not chosen or says_nothing:
             return None
         # Lines for the words of the answer that neither the quotes nor the question contain.
         known = stems(" ".join([self._run.job.question, *(text for _, _, text in chosen)]))

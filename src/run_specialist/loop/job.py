@@ -12,7 +12,7 @@ from run_specialist.loop.observing import Observers
 from run_specialist.loop.retries import StopSignal
 from run_specialist.loop.summarizer import Summarizer
 from run_specialist.providers.base import Opening, Provider
-from run_specialist.record.events import Forked, Started
+from run_specialist.record.events import Started
 from run_specialist.record.journal import Opened, Received, RunSnapshot
 from run_specialist.record.messages import Message, ToolCall
 from run_specialist.record.outcome import FileChange
@@ -169,16 +169,6 @@ class ForkedFrom:
     cold_cost: float | None = None
     """Price of this input [USD]; None if it is unknown."""
 
-    def stored(self, notes: Sequence[Mapping[str, Any]], proven: Sequence[str], messages: int) -> dict[str, Any]:
-        """Return the JSON values that the run stores.
-
-        notes: the notes about earlier resumptions in the copied turns, each as `text` and `after`, a number of turns.
-        proven: quotes that children have read, whose answers are copied.
-        messages: how many messages are copied, each counted once.
-        """
-        own = {"run_id": self.run_id, "at": self.at, "model": self.model, "note": self.note}
-        return {**own, "notes": [*notes], "proven": [*proven], "messages": messages}
-
 
 @dataclass(frozen=True)
 class Job:
@@ -223,6 +213,8 @@ class Job:
     """State before the run was resumed; empty for a new run."""
     resume_note: ResumeNote | None = None
     """News for the model of a resumed run; None for a new run."""
+    further: tuple[str, ...] = ()
+    """Questions after the first one, oldest first."""
     proven: tuple[str, ...] = ()
     """Quotes verified by children of the run that a fork copied."""
     forked_from: ForkedFrom | None = None
@@ -244,6 +236,11 @@ class Job:
         return min(longest, max(self.turn_chars // max(calls, 1), SHORTEST_RESULT))
 
     @property
+    def newest_question(self) -> str:
+        """The question that the run works on."""
+        return self.further[-1] if self.further else self.question
+
+    @property
     def landing_style(self) -> Style:
         """The style of the landing; with calls as JSON, which a schema constrains anyway, `auto` means `schema`."""
         by_schema = self.opening.tool_calls == "json" and self.provider.capabilities.is_language_model
@@ -261,12 +258,7 @@ class Job:
         """Return the first event of its run."""
         limits = {limit.kind.value: limit.limit for limit in self.budget.limits}
         tools = self.opening.tools.names
-        return Started(self.run_id, self.settings.name, self.provider.model, self.question, tools, limits)
-
-    def forked(self) -> Forked | None:
-        """Return the second event of its run if that is a fork."""
-        source, snapshot = self.forked_from, self.resume_state.snapshot
-        return None if source is None else Forked(self.run_id, source.run_id, source.at, snapshot.used, source.note)
+        return Started(self.run_id, self.settings.name, self.provider.model, self.newest_question, tools, limits)
 
     def opened(self) -> Opened:
         """Return the first record of its run."""
@@ -275,8 +267,10 @@ class Job:
             "tools": [tool.definition for tool in self.opening.tools],
             "effort": self.opening.effort,
             **self.origin(),
+            **({"first_question": self.question, "questions": self.further} if self.further else {}),
         }
-        return Opened(self.run_id, self.settings.name, self.provider.model, self.question, frozen, self.parent_id)
+        asked = self.newest_question
+        return Opened(self.run_id, self.settings.name, self.provider.model, asked, frozen, self.parent_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from run_specialist.loop.tool_calls import Dispatcher
 from run_specialist.prompts import Objection
 from run_specialist.providers.base import NO_MATCH, WEAK_MATCH, Choice
 from run_specialist.providers.choose import ModelChain
-from run_specialist.record.events import ModelChanged, Resumed, Warned
+from run_specialist.record.events import ModelChanged, Resumed, Steered, Warned
 from run_specialist.record.messages import Reply, Stop, ToolCall, ToolResult, has_server_calls, sendable
 from run_specialist.record.outcome import ErrorKind, Evidence, Exit
 from run_specialist.tools.respond import NAME as RESPOND
@@ -44,10 +44,7 @@ class Loop:
     """The turns of one run."""
 
     def __init__(self, run: RunContext, exchange: Exchange, dispatcher: Dispatcher, checkpoint: Checkpoint) -> None:
-        self._run = run
-        self._exchange = exchange
-        self._dispatcher = dispatcher
-        self._checkpoint = checkpoint
+        self._run, self._exchange, self._dispatcher, self._checkpoint = run, exchange, dispatcher, checkpoint
         self.landing = Landing(run)
         self._first_search = FirstSearch(run, exchange, dispatcher, checkpoint)
         self._was_summarized = self._was_cut = self._last_was_truncated = False
@@ -55,6 +52,8 @@ class Loop:
         self._pauses = 0
         # Failed models, each with the reason.
         self._failures: list[str] = []
+        self.unheard: list[str] = []
+        """What the user has added, and no request has carried yet."""
 
     async def run(self) -> Ending:
         """Repeat turns until one of them ends the run.
@@ -74,6 +73,7 @@ class Loop:
                 amount = limit.kind.label if limit.limit is None else units.amount(limit.kind, limit.limit)
                 error = f"no answer at the limit of {amount}; raise {limit.kind.key} to continue"
                 return Ending("partial", error=error)
+            self._tell_what_was_added()
             await self._checkpoint.record_and_wait()
             if not await self._make_room():
                 # That began the landing, or the run is to stop: the next turn acts on it.
@@ -84,6 +84,22 @@ class Loop:
                 continue
             ending = await self._take(reply)
         return ending
+
+    def add(self, text: str) -> bool:
+        """Let the next request carry a text of the user; return False if none follows that could still use it."""
+        is_late = self.landing.is_active or self._run.stop.is_requested
+        self.unheard += [] if is_late else [text]
+        return not is_late
+
+    def _tell_what_was_added(self) -> None:
+        """Add the texts of the user after the newest results; the first request has only the question."""
+        turns, transcript = self._run.account.turns, self._exchange.transcript
+        # A turn that the API has paused is sent back unchanged.
+        if self.unheard and turns and transcript.messages()[-1].role == "user" and not self._first_search.is_short:
+            for text in self.unheard:
+                transcript.add(prompts.ADDS + text)
+                self._run.observers.notify(Steered(turns + 1, text))
+            self.unheard.clear()
 
     async def _ask(self) -> Reply | None:
         """Send one request; None if there is no reply, and the next turn uses what was learned from the failure."""
@@ -308,7 +324,8 @@ class Loop:
 
     def _quotes_verdict(self, response: Response) -> Ending | Objection | None:
         """Apply the evidence policy; return the objection, or the ending if none is possible; None = acceptable."""
-        if self._run.job.settings.evidence != "require":
+        # A question to the asker claims nothing.
+        if self._run.job.settings.evidence != "require" or response.question:
             return None
         checked = self._checked(response)
         # An answer may state, after a call, what was not found.

@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from types import MappingProxyType
@@ -22,8 +22,6 @@ from run_specialist.record.outcome import FileChange, Outcome
 from run_specialist.safety.redact import redact
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from opentelemetry.context import Context
     from opentelemetry.trace import Span as OtelSpan
     from opentelemetry.trace import Tracer
@@ -119,9 +117,7 @@ class Span:
             self._token = context.attach(trace.set_span_in_context(self._span))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if self._variable_token is None:
             return
         if error is not None and not self._has_status:
@@ -301,17 +297,15 @@ def _of_usage(usage: Usage) -> Attributes:
     }
 
 
+Mask = Callable[[str], str]
+"""Masks credentials in a text."""
+
+
 class Observers:
     """Notifies listeners and writes the journal. A listener that raises is dropped; errors of a watcher are ignored."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - who observes, and what was before the run was resumed
-        self,
-        listener: Listener | None,
-        watch: Watch | None,
-        journal: Journal | None,
-        warnings: Sequence[str] = (),
-        hide: Callable[[str], str] = redact,
-        changes: Sequence[FileChange] = (),
+    def __init__(
+        self, listener: Listener | None, watch: Watch | None, journal: Journal | None, hide: Mask = redact
     ) -> None:
         self._listeners = [] if listener is None else [listener]
         self.watch = watch
@@ -319,19 +313,18 @@ class Observers:
         self._hide = hide
         self.journal = journal
         """Records every event; None if the run is not stored."""
-        self.warnings = [*warnings]
+        self.warnings: list[str] = []
         """The text of every warning so far."""
-        self.changes = [*changes]
+        self.changes: list[FileChange] = []
         """What the tools of the run have done to files so far, oldest first."""
 
     def notify(self, event: Event) -> None:
         """Record an event and notify the listeners; secrets are masked in a warning, which may quote foreign code."""
         if isinstance(event, Warned):
             event = Warned(self._hide(event.text))
+            self.warnings.append(event.text)
         if self.journal is not None:
             self.journal.write(EventLogged(event))
-        if isinstance(event, Warned):
-            self.warnings.append(event.text)
         if isinstance(event, FileChanged) and not event.dry_run:
             self.changes.append(event.of_file)
         if self._listeners:

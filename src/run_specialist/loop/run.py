@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import time
-from dataclasses import dataclass
 
 from run_specialist.errors import ContextExceeded, ProviderError, UsageError
 from run_specialist.loop import observing
@@ -17,11 +16,12 @@ from run_specialist.loop.observing import Observers
 from run_specialist.loop.retries import StopSignal
 from run_specialist.loop.tool_calls import Dispatcher
 from run_specialist.providers.base import Watch
-from run_specialist.record.events import Finished, Listener
+from run_specialist.record.events import Finished, Forked, Listener
 from run_specialist.record.journal import Ended, Journal, OnLost
 from run_specialist.record.messages import Message
 from run_specialist.record.outcome import Exit, Outcome
 
+NOT_HEARD = "the run ended before it could hear this; ask it as a further question: {}"
 _log = logging.getLogger(__name__)
 
 
@@ -46,8 +46,20 @@ class Run:
         journal: stores the run so that it can be resumed; None = the run is not stored.
         on_lost: `abort` ends the run before its next request when the journal can no longer store it.
         """
-        before, changes = job.resume_state.snapshot, job.resume_state.changes
-        observers = Observers(listener, watch, journal, before.warnings, job.hide, changes)
+        before = job.resume_state.snapshot
+        self.job = job
+        """What the run was made from."""
+        self.run_id = job.run_id
+        """Id in the store and in the outcome."""
+        self.cost_before = before.total.cost_usd or 0.0
+        """Known cost before the run was resumed; 0 for a new run [USD]."""
+        self.forked_from: ForkedFrom | None = job.forked_from
+        """The run that this fork begins with; None if it is not a fork."""
+        self.ended: Outcome | None = None
+        """The outcome once there is one, also when `outcome` was cancelled and could not return it."""
+        observers = Observers(listener, watch, journal, job.hide)
+        observers.warnings += before.warnings
+        observers.changes += job.resume_state.changes
         self._run = RunContext(job, Account(job.budget, job.provider, clock, before), observers, StopSignal())
         self._exchange = Exchange(self._run)
         self._dispatcher = Dispatcher(self._run)
@@ -55,7 +67,6 @@ class Run:
         self._loop = Loop(self._run, self._exchange, self._dispatcher, self._checkpoint)
         self._task: asyncio.Task[object] | None = None
         self._abort_cancelled = self._has_begun = False
-        self._ended: Outcome | None = None
 
     def abort(self, *, after_turn: bool = False) -> None:
         """Stop as soon as possible; `outcome` then returns what was gathered. Call it from the event loop's thread.
@@ -79,29 +90,9 @@ class Run:
             self._abort_cancelled = self._task.cancel()
 
     @property
-    def job(self) -> Job:
-        """What the run was made from."""
-        return self._run.job
-
-    @property
-    def run_id(self) -> str:
-        """Id in the store and in the outcome."""
-        return self._run.job.run_id
-
-    @property
     def model(self) -> str:
         """Id of the model."""
-        return self._run.job.provider.model
-
-    @property
-    def cost_before(self) -> float:
-        """Known cost before the run was resumed; 0 for a new run [USD]."""
-        return self._run.job.resume_state.snapshot.total.cost_usd or 0.0
-
-    @property
-    def forked_from(self) -> ForkedFrom | None:
-        """The run that this fork begins with; None if it is not a fork."""
-        return self._run.job.forked_from
+        return self.job.provider.model
 
     @property
     def transcript(self) -> tuple[Message, ...]:
@@ -113,14 +104,20 @@ class Run:
         """True while everything is stored, so that the run can be resumed."""
         return self._checkpoint.is_kept
 
+    def steer(self, text: str) -> bool:
+        """Add a text of the user beside the next tool results; call it from the event loop's thread.
+
+        Return False if that is too late, because the run has ended, stops or lands: ask it as a further question.
+        A text for which no request follows after all is in the warnings of the outcome.
+        Raises UsageError for a text that is empty.
+        """
+        if not text.strip():
+            raise UsageError("the text is empty; pass what the user adds")
+        return self.ended is None and self._loop.add(text.strip())
+
     def listen(self, listener: Listener) -> None:
         """Call one more listener with each event from now on."""
         self._run.observers.add(listener)
-
-    @property
-    def ended(self) -> Outcome | None:
-        """The outcome once there is one, also when `outcome` was cancelled and could not return it."""
-        return self._ended
 
     async def outcome(self) -> Outcome:
         """Work on the question until there is an outcome; return the same one when called again.
@@ -129,25 +126,21 @@ class Run:
         Raises UsageError while the run is in progress: it has one budget and one record.
         """
         if self._has_begun:
-            if self._ended is None:
+            if self.ended is None:
                 raise UsageError(f"{self.run_id} is in progress; await the outcome() call that started it")
-            return self._ended
+            return self.ended
         self._has_begun = True
-        job = self._run.job
+        job = self.job
+        who, is_resumed = job.settings.name, job.resume_note is not None
         traced = observing.invoke_agent(
-            job.settings.name,
-            job.run_id,
-            job.provider,
-            job.question,
-            parent_id=job.parent_id,
-            resumed=job.resume_note is not None,
+            who, job.run_id, job.provider, job.question, parent_id=job.parent_id, resumed=is_resumed
         )
         with traced as span:
             try:
                 return await self._work()
             finally:
-                if self._ended is not None:
-                    span.ended(self._ended)
+                if self.ended is not None:
+                    span.ended(self.ended)
 
     async def _work(self) -> Outcome:
         task = self._task = asyncio.current_task()
@@ -183,15 +176,16 @@ class Run:
         return outcome
 
     def _begin(self) -> None:
-        self._run.account.start(self._run.job.seconds)
+        self._run.account.start(self.job.seconds)
         if self._run.observers.journal is not None:
-            self._run.observers.record(self._run.job.opened())
-        if self._run.job.resume_note is not None:
+            self._run.observers.record(self.job.opened())
+        if self.job.resume_note is not None:
             # Another model may continue, with another transcript, which is recorded before anything else happens.
             self._run.observers.record(self._checkpoint.new_record())
-        self._run.observers.notify(self._run.job.started())
-        if (forked := self._run.job.forked()) is not None:
-            self._run.observers.notify(forked)
+        self._run.observers.notify(self.job.started())
+        if source := self.forked_from:
+            used = self.job.resume_state.snapshot.used
+            self._run.observers.notify(Forked(self.run_id, source.run_id, source.at, used, source.note))
 
     async def _conclude(self, ending: Ending) -> Outcome:
         """Close the transcript, make the outcome, and store it before it is returned."""
@@ -199,35 +193,29 @@ class Run:
         briefly = ending.status == "aborted"
         await self._checkpoint.wait_until_stored(briefly=briefly)
         self._loop.close()
+        for text in self._loop.unheard:
+            self._run.observers.warn(NOT_HEARD.format(text))
         position = self._loop.landing.position
-        outcome = self._ended = conclude(self._run, ending, position, self._exchange, self._dispatcher)
+        outcome = self.ended = conclude(self._run, ending, position, self._exchange, self._dispatcher)
         self._run.observers.record(Ended(outcome, self._checkpoint.new_record()))
         await self._checkpoint.wait_until_stored(briefly=briefly)
         self._run.observers.notify(Finished(outcome))
         return outcome
 
 
-@dataclass(frozen=True, slots=True)
 class EndedRun:
     """A run that has already ended; has the methods of `Run`, and sends nothing."""
 
-    ended: Outcome
-    """The outcome, equal to the one that the run returned."""
+    is_kept = True
+    """The run is stored, so that it can be resumed."""
 
-    @property
-    def run_id(self) -> str:
+    def __init__(self, ended: Outcome) -> None:
+        """Take the outcome, equal to the one that the run returned."""
+        self.ended = ended
+        self.run_id = ended.run_id
         """The id in the store and in the outcome."""
-        return self.ended.run_id
-
-    @property
-    def cost_before(self) -> float:
+        self.cost_before = ended.cost_usd or 0.0
         """The known cost of the run [USD]."""
-        return self.ended.cost_usd or 0.0
-
-    @property
-    def is_kept(self) -> bool:
-        """True: the run is stored, so that it can be resumed."""
-        return True
 
     async def outcome(self) -> Outcome:
         """Return the outcome immediately."""
@@ -238,3 +226,7 @@ class EndedRun:
 
     def abort(self, *, after_turn: bool = False) -> None:
         """Do nothing: the run has ended."""
+
+    def steer(self, text: str) -> bool:  # noqa: ARG002 - as `Run.steer`
+        """Return False: the run has ended."""
+        return False

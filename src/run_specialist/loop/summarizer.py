@@ -138,11 +138,9 @@ class _NoteTaker:
             words = self._words_per_set(len(groups))
             answers = await self._ask_all([to_merge(self.question, SEPARATOR.join(group), words) for group in groups])
             self.warnings += [f"notes could not be merged: {problem}" for _, problem in answers if problem]
-            merged = [
-                text
-                for group, (new, problem) in zip(groups, answers, strict=True)
-                for text in (group if problem else (new,))
-            ]
+            merged: list[str] = []
+            for group, (new, problem) in zip(groups, answers, strict=True):
+                merged += group if problem else [new]
             if _size(merged) >= size:
                 break
             notes = merged

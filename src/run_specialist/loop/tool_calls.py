@@ -228,11 +228,9 @@ class Dispatcher:
         if left is not None and left < seconds:
             seconds, reason = left, ", when the time of the run was up"
         known = (self._run.job.run_id, call.id, self._run.account.budget, seconds)
-        context = (
-            ChildContext(*known, child_budget, self._run.stop.notifying, log=self._log)
-            if tool.runs_child
-            else Context(*known, log=self._log)
-        )
+        context = Context(*known, log=self._log)
+        if tool.runs_child:
+            context = ChildContext(*known, child_budget, self._run.stop.notifying, log=self._log)
         output = await tool.call_within(seconds, call.arguments, context)
         if output is None:
             raise ToolError(f"no result within {seconds:.3g} seconds{reason}")
@@ -262,10 +260,8 @@ class Dispatcher:
         return record
 
     def _report(self, record: CallRecord, number: int, seconds: float) -> None:
-        call, size, turn = record.call, len(record.text), self._run.account.turns
-        returned = Returned(
-            number, turn, call, record.all, size, record.is_error, record.note, record.repeated, seconds
-        )
+        call, whole, size, turn = record.call, record.all, len(record.text), self._run.account.turns
+        returned = Returned(number, turn, call, whole, size, record.is_error, record.note, record.repeated, seconds)
         self._run.observers.record(returned)
         phase: CallPhase = "failed" if record.is_error else "finished"
         error = record.text if record.is_error else ""
@@ -357,11 +353,7 @@ def countdown(style: str) -> Augmenter:
 
     style: `remaining` or `budget`, the formats of `prompts.countdown`.
     """
-
-    def remaining(executed: Executed) -> str | None:
-        return prompts.countdown(executed.budget.tightest, style)
-
-    return remaining
+    return lambda executed: prompts.countdown(executed.budget.tightest, style)
 
 
 def warning(at: float) -> Augmenter:

@@ -150,11 +150,8 @@ def portable_messages(messages: Sequence[Message], *, also_written: bool = False
 
 def portable_blocks(blocks: Sequence[Block]) -> tuple[Block, ...]:
     """Return the blocks of a reply that every model accepts, with the keys that every model accepts."""
-    return tuple(
-        {key: block[key] for key in _PORTABLE_KEYS[block["type"]] if key in block}
-        for block in blocks
-        if block["type"] in _PORTABLE_KEYS
-    )
+    known = (block for block in blocks if block["type"] in _PORTABLE_KEYS)
+    return tuple({key: block[key] for key in _PORTABLE_KEYS[block["type"]] if key in block} for block in known)
 
 
 def lost_parts(messages: Sequence[Message]) -> str:
@@ -179,13 +176,8 @@ def portable_id(call_id: str) -> str:
 
 def with_portable_ids(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Return messages in which each call has an id for another model; unchanged messages are the same objects."""
-    adapted = (replace(message, blocks=renamed_blocks(message.blocks)) for message in messages)
+    adapted = (replace(message, blocks=tuple(map(renamed, message.blocks))) for message in messages)
     return tuple(old if new.blocks == old.blocks else new for old, new in zip(messages, adapted, strict=True))
-
-
-def renamed_blocks(blocks: Sequence[Block]) -> tuple[Block, ...]:
-    """Return blocks in which all calls have portable ids."""
-    return tuple(map(_renamed, blocks))
 
 
 def renamed_arguments(arguments: Any) -> Any:  # noqa: ANN401 - what a model wrote
@@ -200,7 +192,8 @@ def renamed_text(text: str) -> str:
     return _MENTIONED.sub(lambda found: found[1] + portable_id(found[2]), text)
 
 
-def _renamed(block: Block) -> Block:
+def renamed(block: Block) -> Block:
+    """Return a block in which all calls have portable ids."""
     match block.get("type"):
         case "tool_use":
             call_id = portable_id(block["id"])

@@ -31,6 +31,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from run_specialist.errors import UsageError
+from run_specialist.store.location import default_folder
 
 PATH = "/mcp"
 LONGEST_BODY = 4 * 1024 * 1024
@@ -311,11 +312,7 @@ def access_token(folder: Path | None = None) -> AccessToken:
     If the file cannot be written, the token is new at each start.
     Raises UsageError if other users could have read or written the file.
     """
-    if folder is None:
-        import platformdirs  # noqa: PLC0415 - 20 ms that only this default costs
-
-        folder = platformdirs.user_data_path("run-specialist", appauthor=False)
-    path = folder / FILE
+    path = (folder or default_folder()) / FILE
     try:
         with suppress(FileNotFoundError):
             return _read(path)

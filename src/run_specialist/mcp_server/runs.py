@@ -202,7 +202,7 @@ class ServedRun:
         """Pass the progress of an event on to all followers."""
         update = self.progress.take(event)
         if update is not None:
-            self._publish(update)
+            self.publish(update)
 
     def abort(self) -> None:
         """End the run soon, with its findings; a run in preparation does not start."""
@@ -211,12 +211,8 @@ class ServedRun:
         elif self.task is not None:
             self.task.cancel()
 
-    def end(self) -> None:
-        """Release all followers after the end of the run."""
-        self.is_prepared.set()
-        self._publish(None)
-
-    def _publish(self, update: ProgressUpdate | None) -> None:
+    def publish(self, update: ProgressUpdate | None) -> None:
+        """Send an update to all followers; None releases them after the end of the run."""
         for follower in self._followers:
             follower.put_nowait(update)
 
@@ -253,9 +249,12 @@ class ServedRuns:
         self._active: set[ServedRun] = set()
         self._is_closing = False
 
-    def begin(self, specialist: str, question: str, settings: Mapping[str, Any]) -> ServedRun:
+    def begin(
+        self, specialist: str, question: str, settings: Mapping[str, Any], run_id: str | None = None
+    ) -> ServedRun:
         """Start a run in the background; await its `prepared` to learn whether it could start.
 
+        run_id: a stored run that the question continues; None for a new run.
         Raises UsageError if the server is shutting down or too many runs are active.
         """
         if self._is_closing:
@@ -265,7 +264,7 @@ class ServedRuns:
         served = ServedRun(specialist)
         self._active.add(served)
         # A separate task: cancelling the request must not cancel the run in the middle of its work.
-        served.task = asyncio.create_task(self._execute(served, specialist, question, settings))
+        served.task = asyncio.create_task(self._execute(served, run_id, question, settings))
         return served
 
     async def close(self) -> None:
@@ -277,12 +276,14 @@ class ServedRuns:
         if tasks:
             await asyncio.wait(tasks)
 
-    async def _execute(self, served: ServedRun, specialist: str, question: str, settings: Mapping[str, Any]) -> None:
+    async def _execute(self, served: ServedRun, run_id: str | None, question: str, settings: Mapping[str, Any]) -> None:
+        call = self._runner.prepare if run_id is None else self._runner.resume
         try:
-            run = served.run = await self._runner.prepare(specialist, question, listener=served.on_event, **settings)
-            ended = [run_id for run_id, one in self.known.items() if one.outcome or one.failure]
-            for run_id in ended[: max(len(self.known) - MOST_REMEMBERED + 1, 0)]:
-                del self.known[run_id]
+            run = await call(run_id or served.specialist, question, listener=served.on_event, **settings)
+            served.run = run
+            ended = [known for known, one in self.known.items() if one.outcome or one.failure]
+            for known in ended[: max(len(self.known) - MOST_REMEMBERED + 1, 0)]:
+                del self.known[known]
             self.known[run.run_id] = served
             served.is_prepared.set()
             served.outcome = self._location.hide_in(await run.outcome())
@@ -295,7 +296,8 @@ class ServedRuns:
             served.failure = error
         finally:
             self._active.discard(served)
-            served.end()
+            served.is_prepared.set()
+            served.publish(None)
 
 
 def check_store(store: str | None) -> None:

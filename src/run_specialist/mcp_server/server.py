@@ -92,15 +92,13 @@ class Service:
             self._calls.add(task)
             task.add_done_callback(self._calls.discard)
         try:
-            match name:
-                case "start_run":
-                    return await self._start(given)
-                case "get_run":
-                    return tools.status_result(await self._get(given, send))
-                case "cancel_run":
-                    return tools.status_result(await self._cancel(given))
-                case _:
-                    return await self._ask(name, given, send, on_disconnect)
+            if name == "start_run":
+                return await self._start(given)
+            of_run: dict[str, Callable[..., Any]] = {"steer_run": self._steer, "cancel_run": self._cancel}
+            of_run["get_run"] = partial(self._get, send=send)
+            if name in of_run:
+                return tools.status_result(await of_run[name](given))
+            return await self._ask(name, given, send, on_disconnect)
         except RunSpecialistError as error:
             text = with_flags(str(error))
         except Exception as error:  # noqa: BLE001 - an error in one call must not end the others
@@ -138,14 +136,16 @@ class Service:
         return outcome_result(served.outcome, stored=served.run is not None and served.run.is_kept)
 
     async def _start(self, given: Mapping[str, Any] | None) -> mcp_types.CallToolResult:
-        limits = checked_arguments(given, ["specialist", "query"], _LIMITS)
-        name = limits.pop("specialist")
+        limits = checked_arguments(given, ["specialist", "query"], [*_LIMITS, "run_id"])
+        name, run_id = limits.pop("specialist"), limits.pop("run_id", None)
         offered = self._readable().offered
         found = next((file for tool_name, (file, _) in offered.items() if name in {tool_name, file.name}), None)
         if found is None:
             there = ", ".join((await self.catalogue()).offered) or "none; see what `specialists check` says"
             raise UsageError(f"there is no specialist {shown(repr(name))}; there are: {there}")
-        served = self.runs.begin(found.name, limits.pop("query"), limits)
+        if run_id is not None and (await self._stored(run_id)).specialist != found.name:
+            raise UsageError(f"{run_id} is no run of {found.name}")
+        served = self.runs.begin(found.name, limits.pop("query"), limits, run_id)
         return tools.started((await served.prepared()).run_id)
 
     async def _get(self, given: Mapping[str, Any] | None, send: runs.SendUpdate) -> runs.RunStatus:
@@ -154,6 +154,17 @@ class Service:
         if served is None:
             return await self._stored(arguments["run_id"])
         await served.follow(send, arguments.get("wait_seconds", 0))
+        return served.status()
+
+    async def _steer(self, given: Mapping[str, Any] | None) -> runs.RunStatus:
+        arguments = checked_arguments(given, ["run_id", "text"])
+        run_id = arguments["run_id"]
+        served = self.runs.known.get(run_id)
+        if served is None or served.run is None:
+            status = (await self._stored(run_id)).status
+            raise UsageError(f"{run_id} is not at work on this server, so it cannot be steered ({status})")
+        if not served.run.steer(arguments["text"]):
+            raise UsageError(f"{run_id} answers already, so it was not told; ask it more by start_run with its run_id")
         return served.status()
 
     async def _cancel(self, given: Mapping[str, Any] | None) -> runs.RunStatus:

@@ -29,7 +29,7 @@ from run_specialist.tools.delegate import outcome_text
 
 LONGEST_NAME = 48
 """Clients prefix tool names with the server's name, and model APIs accept at most 64 characters in total."""
-RESERVED = ("start_run", "get_run", "cancel_run")
+RESERVED = ("start_run", "get_run", "steer_run", "cancel_run")
 """Tools for runs; specialists with these names get a suffix."""
 
 
@@ -71,17 +71,15 @@ def read_catalogue(registry: Registry) -> Catalogue:
         name = next(one for one in names if one not in offered and one not in RESERVED)
         words = re.sub(r"[-_\s]+", " ", file.name).strip()
         title = words[:1].upper() + words[1:]
-        offered[name] = (
-            file,
-            Tool(
-                name=name,
-                title=title,
-                description=file.description,
-                input_schema=schema_of(asking(settings), ["query"]),
-                output_schema=output_schema(schema),
-                annotations=hints(title, only_reads=_only_reads(file, settings, registry)),
-            ),
+        tool = Tool(
+            name=name,
+            title=title,
+            description=file.description,
+            input_schema=schema_of(asking(settings), ["query"]),
+            output_schema=output_schema(schema),
+            annotations=hints(title, only_reads=_only_reads(file, settings, registry)),
         )
+        offered[name] = (file, tool)
     return Catalogue(offered, tuple(problems))
 
 
@@ -89,22 +87,13 @@ def asking(settings: Specialist) -> dict[str, Any]:
     """Return the schema properties of a question and the limits of its run."""
     limit = settings.tool_calls_limit
     known = "no limit" if limit is None else str(limit)
-    calls: dict[str, Any] = {
-        "type": "integer",
-        "minimum": 0,
-        "description": f"At most so many tool calls, failed ones included; {known} unless given.",
-    }
-    seconds: dict[str, Any] = {
-        "type": "number",
-        "exclusiveMinimum": 0,
-        "description": "At most so many seconds; at the end it answers from what it has.",
-    }
+    asks = "The question, with all that has to be known to answer it; nothing else of yours is seen."
+    text = f"At most so many tool calls, failed ones included; {known} unless given."
+    calls: dict[str, Any] = {"type": "integer", "minimum": 0, "description": text}
+    text = "At most so many seconds; at the end it answers from what it has."
+    seconds: dict[str, Any] = {"type": "number", "exclusiveMinimum": 0, "description": text}
     return {
-        "query": {
-            "type": "string",
-            "minLength": 1,
-            "description": "The question, with all that has to be known to answer it; nothing else of yours is seen.",
-        },
+        "query": {"type": "string", "minLength": 1, "description": asks},
         "tool_calls_limit": calls if limit is None else calls | {"default": limit},
         "time_limit": seconds if settings.time_limit is None else seconds | {"default": settings.time_limit},
     }
@@ -201,6 +190,8 @@ def text_for_model(outcome: Outcome, *, stored: bool) -> str:
         again = "ask again with a larger one" if kind in {Kind.TOOL_CALLS, Kind.TIME} else "ask for less at a time"
         on = f", or go on from here on the command line: specialists resume {outcome.run_id}" if stored else ""
         more = f"the limit of {reached} was reached; {again}{on}"
+    elif outcome.question and stored:
+        more = f"to reply: start_run with run_id {outcome.run_id}, and the reply as query"
     elif outcome.status in NO_ANSWER and stored:
         more = f"to go on from here on the command line: specialists resume {outcome.run_id}"
     parts = [outcome_text(outcome, more)]
@@ -226,44 +217,40 @@ _STATUS_SCHEMA = schema_of(_STATUS, [*_STATUS])
 
 def run_tools(catalogue: Catalogue) -> list[Tool]:
     """Return the tools for long runs; `start_run` only if there are specialists."""
-    wait = {
-        "type": "number",
-        "minimum": 0,
-        "maximum": LONGEST_WAIT,
-        "default": 0,
-        "description": "Waits so long for the end of the run, if it is still at work.",
-    }
-    get = Tool(
-        name="get_run",
-        description=(
-            "Tells how a run stands that start_run began, or that this project stored: its progress, and its outcome "
-            "once there is one."
-        ),
-        input_schema=schema_of({"run_id": _RUN_ID, "wait_seconds": wait}, ["run_id"]),
-        output_schema=_STATUS_SCHEMA,
-        annotations=hints("How a run stands", only_reads=True),
+    text = "Waits so long for the end of the run, if it is still at work."
+    wait = {"type": "number", "minimum": 0, "maximum": LONGEST_WAIT, "default": 0, "description": text}
+
+    def of_run(name: str, title: str, description: str, more: Mapping[str, Any], **hinted: bool) -> Tool:
+        """Return a tool for one run; of its arguments only `wait_seconds` is optional."""
+        properties = {"run_id": _RUN_ID, **more}
+        return Tool(
+            name=name,
+            description=description,
+            input_schema=schema_of(properties, [key for key in properties if key != "wait_seconds"]),
+            output_schema=_STATUS_SCHEMA,
+            annotations=ToolAnnotations(title=title, destructive_hint=False, open_world_hint=False, **hinted),
+        )
+
+    tells = (
+        "Tells how a run stands that start_run began, or that this project stored: its progress, and its outcome once "
+        "there is one."
     )
-    cancel = Tool(
-        name="cancel_run",
-        description="Stops a run that start_run began, and returns what it had gathered.",
-        input_schema=schema_of({"run_id": _RUN_ID}, ["run_id"]),
-        output_schema=_STATUS_SCHEMA,
-        annotations=ToolAnnotations(
-            title="Cancel a run",
-            read_only_hint=False,
-            destructive_hint=False,
-            idempotent_hint=True,
-            open_world_hint=False,
-        ),
-    )
+    get = of_run("get_run", "How a run stands", tells, {"wait_seconds": wait}, read_only_hint=True)
+    stops = "Stops a run that start_run began, and returns what it had gathered."
+    cancel = of_run("cancel_run", "Cancel a run", stops, {}, read_only_hint=False, idempotent_hint=True)
+    adds = "Adds a text to a run at work that start_run began, beside its next tool results."
+    added = {"text": {"type": "string", "minLength": 1}}
+    steer = of_run("steer_run", "Add to a run", adds, added, read_only_hint=False)
     if not catalogue.offered:
         # An empty enum of names is not a valid schema.
-        return [get, cancel]
+        return [get, steer, cancel]
     lines = [f"\n- {name}: {' '.join(file.description.split())}" for name, (file, _) in catalogue.offered.items()]
     only_reads = all(one.annotations and one.annotations.read_only_hint for _, one in catalogue.offered.values())
     query = asking(Specialist(name="", description="", prompt="", tool_calls_limit=None))
     query["tool_calls_limit"]["description"] = "At most so many tool calls; what its file says unless given."
     named = {"type": "string", "enum": [*catalogue.offered], "description": "Which one to ask."}
+    ended = "A run that has ended, to ask it more with a fresh budget; limits are then totals."
+    more = {**_RUN_ID, "description": ended}
     begun = {"run_id": {"type": "string"}, "status": {"const": "running"}}
     start = Tool(
         name="start_run",
@@ -271,11 +258,11 @@ def run_tools(catalogue: Catalogue) -> list[Tool]:
             "Begins a run that may take long and returns its run_id at once; get_run tells how it stands. The run goes "
             f"on whatever becomes of this connection.{''.join(lines)}"
         ),
-        input_schema=schema_of({"specialist": named, **query}, ["specialist", "query"]),
+        input_schema=schema_of({"specialist": named, **query, "run_id": more}, ["specialist", "query"]),
         output_schema=schema_of(begun, [*begun]),
         annotations=hints("Start a run", only_reads=only_reads),
     )
-    return [start, get, cancel]
+    return [start, get, steer, cancel]
 
 
 def started(run_id: str) -> CallToolResult:
@@ -317,6 +304,7 @@ _RunId = Annotated[str, StringConstraints(strict=True, strip_whitespace=True, pa
 _ARGUMENTS: Mapping[str, tuple[str, TypeAdapter[Any]]] = {
     "specialist": ("a text that is not empty", TypeAdapter(_Words)),
     "query": ("a text that is not empty", TypeAdapter(_Words)),
+    "text": ("a text that is not empty", TypeAdapter(_Words)),
     "run_id": ("the whole run_id as start_run returned it", TypeAdapter(_RunId)),
     "tool_calls_limit": ("a whole number from 0 up", TypeAdapter(Annotated[int, Field(ge=0, le=LARGEST)])),
     "time_limit": ("seconds above 0", TypeAdapter(Annotated[float, Field(gt=0, le=LARGEST)])),

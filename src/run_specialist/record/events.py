@@ -256,6 +256,16 @@ class Summarized(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Steered(Event):
+    """The user has added a text while the run works; precedes the request that carries it."""
+
+    event = "steered"
+    turn: int
+    """Number of the turn that is requested with it."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Warned(Event):
     """Something is wrong, but the run continues."""
 

@@ -54,13 +54,13 @@ def sendable(content: Iterable[Block]) -> tuple[Block, ...]:
 
     Empty texts are removed, and arguments that are not an object become `{}`; thinking is kept byte for byte.
     """
-    nonempty = (block for block in content if block.get("type") != "text" or str(block.get("text", "")).strip())
-    return tuple(
-        {**block, "input": {}}
-        if block.get("type") == "tool_use" and not isinstance(block.get("input"), Mapping)
-        else block
-        for block in nonempty
-    )
+    blocks: list[Block] = []
+    for block in content:
+        if block.get("type") == "tool_use" and not isinstance(block.get("input"), Mapping):
+            blocks.append({**block, "input": {}})
+        elif block.get("type") != "text" or str(block.get("text", "")).strip():
+            blocks.append(block)
+    return tuple(blocks)
 
 
 CallFormat = Literal["native", "json"]
@@ -88,6 +88,12 @@ class ToolCall:
     """The name of the tool as the model wrote it; there may be no such tool."""
     arguments: Mapping[str, Any] | None
     """None if the model's arguments were not a JSON object."""
+
+    @classmethod
+    def of(cls, block: Block) -> Self:
+        """Return the call in a `tool_use` block, or in that of a tool that the API runs."""
+        given = block.get("input")
+        return cls(str(block.get("id", "")), str(block.get("name", "")), given if isinstance(given, Mapping) else None)
 
     @property
     def key(self) -> str:
@@ -122,16 +128,8 @@ class CompletedCall:
     is_error: bool = False
 
 
-class _ComputedOnce:
-    """Slots for the values that a message caches; an instance dictionary would burden the garbage collector."""
-
-    __slots__ = ("_content", "_encoded")
-    _content: tuple[Block, ...]
-    _encoded: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Message(_ComputedOnce):
+@dataclass(frozen=True)
+class Message:
     """One message of the transcript; serialized once and never edited."""
 
     role: Literal["user", "assistant"]
@@ -154,17 +152,12 @@ class Message(_ComputedOnce):
         """Return the message with a landing instruction at its end; unchanged if it is None or empty."""
         return replace(self, landing_instruction=landing_instruction) if landing_instruction else self
 
-    @property
+    @cached_property
     def content(self) -> tuple[Block, ...]:
         """The blocks as sent: text and landing instruction are appended to the last result, if any.
 
         A separate text block after results would teach the model to end its turn without an answer.
         """
-        if not hasattr(self, "_content"):
-            object.__setattr__(self, "_content", self._joined())
-        return self._content
-
-    def _joined(self) -> tuple[Block, ...]:
         if self.role == "assistant":
             return self.blocks
         texts = [block["text"] for block in self.blocks if block["type"] == "text"]
@@ -174,12 +167,10 @@ class Message(_ComputedOnce):
             return (*results[:-1], {**results[-1], "content": "\n".join([results[-1]["content"], *lines])})
         return ({"type": "text", "text": "\n".join(lines)},) if self.landing_instruction else self.blocks
 
-    @property
+    @cached_property
     def encoded(self) -> bytes:
         """The message as JSON bytes, the same in every request."""
-        if not hasattr(self, "_encoded"):
-            object.__setattr__(self, "_encoded", encode({"role": self.role, "content": self.content}))
-        return self._encoded
+        return encode({"role": self.role, "content": self.content})
 
 
 def has_calls(messages: Iterable[Message]) -> bool:
@@ -200,13 +191,7 @@ class Usage:
     """Number of searches that the API ran and billed."""
 
     def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
-            self.input_tokens + other.input_tokens,
-            self.cache_read_input_tokens + other.cache_read_input_tokens,
-            self.cache_creation_input_tokens + other.cache_creation_input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.web_search_requests + other.web_search_requests,
-        )
+        return Usage(*[getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__])
 
     @property
     def total_tokens(self) -> int:
@@ -255,15 +240,7 @@ class Reply:
     @cached_property
     def calls(self) -> tuple[ToolCall, ...]:
         """The tool calls in the model's order."""
-        return tuple(
-            ToolCall(
-                id=str(block.get("id", "")),
-                name=str(block.get("name", "")),
-                arguments=block["input"] if isinstance(block.get("input"), Mapping) else None,
-            )
-            for block in self.content
-            if block.get("type") == "tool_use"
-        )
+        return tuple(ToolCall.of(block) for block in self.content if block.get("type") == "tool_use")
 
 
 # Read the calls of tools that an API runs itself from the blocks of a reply.
@@ -333,13 +310,8 @@ def server_calls(content: Sequence[Block]) -> tuple[ServerCall, ...]:
         return ()
     results = {str(block.get("tool_use_id")): block for block in content if is_result(block)}
     cited = tuple(_citations(content))
-    made = []
-    for block in content:
-        if block.get("type") == USE:
-            arguments = block.get("input")
-            call_id, name = str(block.get("id", "")), str(block.get("name", ""))
-            call = ToolCall(call_id, name, arguments if isinstance(arguments, Mapping) else None)
-            made.append(ServerCall(call, True, results.pop(call_id, None), cited))
+    uses = (ToolCall.of(block) for block in content if block.get("type") == USE)
+    made = [ServerCall(call, True, results.pop(call.id, None), cited) for call in uses]
     late = [
         ServerCall(ToolCall(call_id, str(block["type"]).removesuffix(_RESULT), {}), False, block, cited)
         for call_id, block in results.items()

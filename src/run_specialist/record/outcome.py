@@ -153,11 +153,8 @@ class FileChange:
         kinds = (self.change, later.change)
         if kinds == ("created", "removed"):
             return None
-        change: FileChangeKind = "changed"
-        if "created" in kinds and kinds != ("removed", "created"):
-            change = "created"
-        elif later.change == "removed":
-            change = "removed"
+        change = "created" if self.change == "created" else later.change
+        change = "changed" if kinds == ("removed", "created") else change
         added = None if self.added is None or later.added is None else self.added + later.added
         removed = None if self.removed is None or later.removed is None else self.removed + later.removed
         return FileChange(self.path, change, added, removed, self.undoable and later.undoable)
@@ -232,6 +229,8 @@ class Outcome:
     """The models that the run used, in order; the last one is `model`."""
     changes: tuple[FileChange, ...] = ()
     """What the run and its child runs have done to files, each file once; empty in a dry run, which has a `patch`."""
+    question: str | None = None
+    """What the specialist must know to go on, for the asker to reply to by resuming the run; None if nothing."""
     support: tuple[Support, ...] = ()
     """The sentences of the answer that state facts or name evidence; empty if there is no verified evidence."""
 
@@ -264,7 +263,8 @@ class Outcome:
         Of a quote that the answer has itself, only the source follows.
         """
         marks = {True: "✓", False: "✗ not found in what was read:", None: "-"}
-        parts, said = [self.answer], _folded(self.answer)
+        asks = f"**{self.specialist} asks:** {self.question}" if self.question else ""
+        parts, said = [asks, self.answer], _folded(self.answer)
         for one in self.evidence:
             quoted = "\n".join(f"> {line}".rstrip() for line in one.quote.splitlines())
             is_said = one.quote.strip() and _folded(one.quote) in said

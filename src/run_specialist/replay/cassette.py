@@ -164,6 +164,8 @@ class Cassette(BaseModel):
     """The messages after the last request."""
     calls: tuple[RecordedCall, ...]
     """Tool calls in call order."""
+    steered: tuple[tuple[int, str], ...] = ()
+    """Texts that the user has added, each with the number of the turn that was requested with it."""
     outcome: RecordedOutcome
     children: tuple[Child, ...] = ()
     source: str = Field(default="", exclude=True)
@@ -267,6 +269,10 @@ def cassette_of(run: StoredRun) -> Cassette:
     error = outcome["warnings"][-1] if outcome.get("error_kind") and outcome["warnings"] else None
     frozen = run.frozen
     models, rest = _models(run)
+    calls = [
+        RecordedCall(one.call.id, one.call.name, one.call.arguments, one.whole, one.is_error, one.note, one.repeated)
+        for one in run.calls
+    ]
     return Cassette(
         run_specialist_cassette=FORMAT,
         specialist=run.specialist,
@@ -280,12 +286,8 @@ def cassette_of(run: StoredRun) -> Cassette:
         parents=frozen.get("parents", ()),
         models=tuple(models),
         rest=rest,
-        calls=tuple(
-            RecordedCall(
-                one.call.id, one.call.name, one.call.arguments, one.whole, one.is_error, one.note, one.repeated
-            )
-            for one in run.calls
-        ),
+        calls=tuple(calls),
+        steered=tuple((one["turn"], one["text"]) for one in _events(run, "steered")),
         outcome=RecordedOutcome.of(outcome, error),
         children=run.children,
         source=run.run_id,
@@ -299,6 +301,8 @@ def _obstacle(run: StoredRun) -> str:
         return f"it has not ended ({run.status}); resume it with `specialists resume {run.run_id}`"
     landing, kind, fork = outcome["landing"], outcome.get("error_kind"), run.frozen.get("fork")
     timed = any(event["kind"] == Kind.TIME and event["phase"] != Phase.SILENT for event in _events(run, "budget"))
+    timed = timed or bool(landing and landing["reason"] == Kind.TIME)
+    is_foreign = kind in {"store_lost", "internal", "context_exceeded"}
     # How often the transcript was adapted for another model; nothing is adapted before the first reply.
     adapted = sum(event["turn"] > 1 for event in _events(run, "model_changed")) + _left_short(run)
     is_summarized = any(_events(run, "summarized")) or max((one.part for one in run.messages), default=0) != adapted
@@ -311,14 +315,8 @@ def _obstacle(run: StoredRun) -> str:
             "it was resumed, but a replay has one question and one set of limits; replay a run that was not resumed",
         ),
         (is_summarized, "its transcript was summarized, and the replies to the requests for summaries are not stored"),
-        (
-            kind in {"store_lost", "internal", "context_exceeded"},
-            f"it ended by a failure that no stored reply can reproduce ({kind})",
-        ),
-        (
-            timed or (landing and landing["reason"] == Kind.TIME),
-            "its messages depend on its time limit, and a replay takes no time; replay a run with more time",
-        ),
+        (is_foreign, f"it ended by a failure that no stored reply can reproduce ({kind})"),
+        (timed, "its messages depend on its time limit, and a replay takes no time; replay a run with more time"),
         (was_cut, "its results were cut for the context of a local model, whose length is not stored"),
         (not any(_events(run, "request")), "it sent no request"),
     ]
@@ -357,8 +355,6 @@ def _models(run: StoredRun) -> tuple[list[RecordedModel], list[Message]]:
                 models[-1].failure, models[-1].failure_kind = body["reason"], body["kind"]
                 models.append(RecordedModel(body["model"]))
                 parts.append(parts[-1] + (body["turn"] > 1))
-            case _:
-                pass
     rest: list[Message] = []
     left = _left_short(run)
     if left:

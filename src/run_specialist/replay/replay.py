@@ -20,6 +20,7 @@ from run_specialist.loop.run import Run
 from run_specialist.providers.base import Choice, Conversation, Opening, Provider, Request, Watch
 from run_specialist.providers.choose import ModelChain, described
 from run_specialist.providers.local_servers import prefix_of
+from run_specialist.record.events import Event, Replied
 from run_specialist.record.messages import Message, Reply, ToolCall, Usage, encode
 from run_specialist.record.outcome import Outcome
 from run_specialist.replay.cassette import NOT_KEPT, Cassette, RecordedCall, RecordedOutcome, RecordedRequest, cleaner
@@ -124,7 +125,15 @@ async def replay(
         if settings["landing"] != cassette.settings.landing:
             for model in providers:
                 model.capabilities = replace(model.capabilities, rungs=None)
-        run = Run(job, clock=lambda: 0.0)
+
+        def steer(event: Event) -> None:
+            """Add the texts that the request after a reply carried."""
+            for text in [
+                one for turn, one in cassette.steered if isinstance(event, Replied) and turn == event.turn + 1
+            ]:
+                run.steer(text)
+
+        run = Run(job, steer, clock=lambda: 0.0)
         try:
             outcome = await run.outcome()
             recorded.compare_end(outcome, run.transcript)
@@ -342,14 +351,10 @@ async def _rebuilt(
     foreign = {tool.name for tool in (*environment.tools, *extra.functions, *extra.served)}
     # No tool of a replay is executed.
     offered = [tool if tool.name == RESPOND else recorded.replaced(tool) for tool in job.opening.tools]
-    job = replace(
-        job,
-        run_id="replay",
-        opening=replace(job.opening, tools=Toolset(offered)),
-        # Recorded results are masked already, and nothing is retried.
-        secrets=(),
-        settings=job.settings.model_copy(update={"patience": 0}),
-    )
+    opening = replace(job.opening, tools=Toolset(offered))
+    # Recorded results are masked already, and nothing is retried.
+    once = job.settings.model_copy(update={"patience": 0})
+    job = replace(job, run_id="replay", opening=opening, secrets=(), settings=once)
     return job, settings_of(settings, job.answer_schema), sorted(foreign & {*job.opening.tools.names})
 
 
@@ -382,21 +387,16 @@ def _with_recorded_memory(cassette: Cassette, environment: RunEnvironment) -> Ru
 def _with_recorded_tools(cassette: Cassette, settings: Specialist, environment: RunEnvironment) -> RunEnvironment:
     """Return the environment with stand-ins for tools that cannot be made here, as recorded."""
     # A decorator may have changed the name of a function; a function may have the name of a built-in tool.
-    recorded, declared = (
-        {reference.rpartition(":")[2].rpartition(".")[2] for reference in references}
-        for references in (cassette.settings.python_tools, settings.python_tools)
-    )
+    references = (cassette.settings.python_tools, settings.python_tools)
+    recorded, declared = ({one.rpartition(":")[2].rpartition(".")[2] for one in named} for named in references)
     own = [one for one in cassette.tools if "input_schema" in one]
-    defined = {
-        str(one["name"]): one for one in own if one["name"] not in {*BUILT_IN} - {*cassette.given_tools, *recorded}
-    }
+    built_in = {*BUILT_IN} - {*cassette.given_tools, *recorded}
+    defined = {str(one["name"]): one for one in own if one["name"] not in built_in}
     given = _stand_ins([defined.pop(name) for name in cassette.given_tools if name in defined], cassette)
     servers = tuple(f"mcp__{name}__" for name in servers_of(settings, environment.root))
-    functions = [
-        one
-        for name, one in defined.items()
-        if settings.python_tools and not name.startswith("mcp__") and name not in recorded - declared
-    ]
+    gone = recorded - declared
+    kept = [one for name, one in defined.items() if not (name.startswith("mcp__") or name in gone)]
+    functions = kept if settings.python_tools else []
     functions += [{"name": name, "description": "", "input_schema": {}} for name in sorted(declared - recorded)]
     asked_for = [one for one in own if one["name"] in OFFERED and names_tool(settings.tools, str(one["name"]))]
     # The replies contain the calls that the API has run.
@@ -404,10 +404,7 @@ def _with_recorded_tools(cassette: Cassette, settings: Specialist, environment: 
     by_api = [tool for tool in server_tools(settings) if tool.name in of_api]
     # Whether they are trusted here does not matter, because they are not run.
     offered = (*_stand_ins(asked_for, cassette), *environment.extra_tools.offered, *by_api)
-    extra = ExtraTools(
-        _stand_ins(functions, cassette),
-        _stand_ins([one for name, one in defined.items() if name.startswith(servers)], cassette),
-        tuple({one.name: one for one in offered}.values()),
-        files=environment.extra_tools.files,
-    )
+    distinct = tuple({one.name: one for one in offered}.values())
+    served = _stand_ins([one for name, one in defined.items() if name.startswith(servers)], cassette)
+    extra = ExtraTools(_stand_ins(functions, cassette), served, distinct, files=environment.extra_tools.files)
     return replace(environment, tools=given, extra_tools=extra)

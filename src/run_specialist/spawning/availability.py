@@ -191,18 +191,11 @@ def with_trust_noted(files: Sequence[SpecialistFile], root: Path, trust: Trust) 
     noted = []
     for file in files:
         context = RunContext(file, file.specialist, root, trust) if file.specialist else None
-        notices = [
-            Problem(
-                file.path,
-                file.lines.get(key, 1),
-                1,
-                key,
-                f"`{name}` is offered once it is allowed with --trust: it would {claim.demands[0].action}",
-                "notice",
-            )
-            for name, key, claim in (offer_claims(context) if context else ())
-            if not trust.is_known(claim)
-        ]
+        notices: list[Problem] = []
+        for name, key, claim in offer_claims(context) if context else ():
+            if not trust.is_known(claim):
+                text = f"`{name}` is offered once it is allowed with --trust: it would {claim.demands[0].action}"
+                notices.append(Problem(file.path, file.lines.get(key, 1), 1, key, text, "notice"))
         noted.append(file.with_problems((*file.problems, *notices)))
     return noted
 

@@ -135,12 +135,9 @@ def wanted_by(context: RunContext) -> DeclaredTools:
         # It changes with the module and with every module of the project that it imports.
         imported = (f"{module.name}:{module.digest}" for module in one.imported)
         fingerprint = " ".join([one.reference, *(module.digest for module in one.chain), *imported])
-        demands += context.demands(
-            ["python_tools", "disallowed_tools"],
-            f"import {one.module.name}{where}",
-            fingerprint if one.is_whole else None,
-            of_project=not by_program and any(module.is_below(project) for module in one.chain),
-        )
+        action, known = f"import {one.module.name}{where}", fingerprint if one.is_whole else None
+        of_project = not by_program and any(module.is_below(project) for module in one.chain)
+        demands += context.demands(["python_tools", "disallowed_tools"], action, known, of_project=of_project)
     servers = servers_of(settings, context.root)
     for server in servers.values():
         if server.unusable:
@@ -149,12 +146,10 @@ def wanted_by(context: RunContext) -> DeclaredTools:
         files = started_files(server, project)
         action = f"{'start' if server.command is not None else 'connect to'} {server}"
         action += f", with {', '.join(server.variables)} from the environment" if server.variables else ""
-        demands += context.demands(
-            ["mcp_servers", "tools", "disallowed_tools"],
-            action,
-            None if files is None else " ".join([server.fingerprint, *files]),
-            of_project=not by_program and (server.source is not None or server.starts_file_of(project)),
-        )
+        known = None if files is None else " ".join([server.fingerprint, *files])
+        of_project = not by_program and (server.source is not None or server.starts_file_of(project))
+        keys = ["mcp_servers", "tools", "disallowed_tools"]
+        demands += context.demands(keys, action, known, of_project=of_project)
     if named := ", ".join(secret_paths(settings, context.root)):
         demands += context.demands(["paths"], f"read {named}, which usually holds secrets", f"paths {named}")
     return DeclaredTools(context.claim(demands), tuple(found), servers, tuple(warnings))

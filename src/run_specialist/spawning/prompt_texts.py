@@ -20,6 +20,7 @@ from run_specialist.specialist.problems import Problem
 from run_specialist.specialist.project import ownership_problem, project_root
 from run_specialist.specialist.skills import find_skill, read_instructions
 from run_specialist.specialist.tool_names import resolve_tools
+from run_specialist.store.location import default_folder
 from run_specialist.tools.base import Tool
 from run_specialist.tools.memory import MAIN, NAME, NotesFolder, memory_tool, read_notes
 
@@ -155,11 +156,7 @@ def memory_place(scope: MemoryScope, name: str, dialect: str, project: Path) -> 
     """
     own = folder_name(name)
     if scope == "user":
-        folder = home_path(_CLAUDE["user"])
-        if dialect != "claude":
-            import platformdirs  # noqa: PLC0415 - takes 20 ms, needed only for notes of the user
-
-            folder = platformdirs.user_data_path("run-specialist", appauthor=False) / "memory"
+        folder = home_path(_CLAUDE["user"]) if dialect == "claude" else default_folder() / "memory"
         return MemoryPlace(folder, own, is_in_project=False)
     above = (_CLAUDE if dialect == "claude" else _OWN)[scope]
     return MemoryPlace(project, f"{above}/{own}", is_in_project=True, ignored=above if scope == "local" else "")

@@ -1,7 +1,7 @@
 """Make the job that resumes a stored run, or that of a fork: a new run that begins with the first turns of another."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
@@ -63,14 +63,18 @@ def resume(run: StoredRun, request: ResumeRequest, environment: spawner.RunEnvir
     frozen = run.frozen
     file, before = begun_with(run, request.file, environment.root)
     given = checked(request.limits)
-    settings = before.model_copy(update={key: getattr(given, key) for key in given.model_fields_set})
-    changed = tuple(kind for key, kind in spawner.LIMITS.items() if getattr(settings, key) != getattr(before, key))
     state = state_when_stopped(run, before.tool_calls_limit)
     # Calls that were started count even if they never returned.
     used = state.snapshot.used
     used = {**used, Kind.TOOL_CALLS: used.get(Kind.TOOL_CALLS, 0) + state.earlier.cut_off}
+    question, refreshed = request.question, dict(frozen.get("refreshed", {}))
+    totals = {key: getattr(given, key) for key in given.model_fields_set}
+    if question is not None:
+        fresh, refreshed = fresh_totals(run, before, used, given.model_fields_set)
+        totals = fresh | totals
+    settings = before.model_copy(update=totals)
+    changed = tuple(kind for key, kind in spawner.LIMITS.items() if getattr(settings, key) != getattr(before, key))
     check_totals(f"{run.run_id} has already", settings, used, changed)
-    question = request.question
     if question is None and run.status == "answered":
         raise NotResumable(f"{run.run_id} is already answered; to ask a follow-up question, add it after the run")
     if question is None and run.status == "landed" and not changed:
@@ -88,22 +92,49 @@ def resume(run: StoredRun, request: ResumeRequest, environment: spawner.RunEnvir
     ends_with_model = state.messages and state.messages[-1].role == "assistant" and state.pending is None
     if ends_with_model and not (remarks or changed or question) and run.turns[-1].reply.stop != Stop.PAUSED:
         remarks.append(prompts.GO_ON)
-    job = continued(run, file, settings, environment)
-    origin = stored_origin(job, run, _ORIGINAL, frozen.get("questions", ()), question)
+    job = continued(run, file, settings, environment, refreshed)
+    origin = stored_origin(job, run, _ORIGINAL, refreshed)
     limits = sorted({*frozen["changed_limits"], *(kind.key for kind in changed)})
-    return replace(
-        job,
-        run_id=run.run_id,
-        warnings=tuple(dict.fromkeys([*frozen["warnings"], *job.warnings])),
-        origin=lambda: {**origin, "changed_limits": limits},
-        proven=tuple((frozen.get("fork") or {}).get("proven", ())),
-        resume_state=state,
-        resume_note=ResumeNote(changed, question, tuple(remarks)),
-    )
+    warnings = tuple(dict.fromkeys([*frozen["warnings"], *job.warnings]))
+    job = replace(job, run_id=run.run_id, warnings=warnings, origin=lambda: {**origin, "changed_limits": limits})
+    further = (*frozen.get("questions", ()), *([question] if question else []))
+    proven = tuple((frozen.get("fork") or {}).get("proven", ()))
+    note = ResumeNote(changed, question, tuple(remarks))
+    return replace(job, further=further, proven=proven, resume_state=state, resume_note=note)
 
 
-def continued(run: StoredRun, file: SpecialistFile, settings: Specialist, environment: spawner.RunEnvironment) -> Job:
-    """Return the job of a new run with system prompt, tools and archive of a stored one."""
+def fresh_totals(
+    run: StoredRun, settings: Specialist, used: Mapping[str, float], given: Collection[str]
+) -> tuple[dict[str, Any], dict[str, float]]:
+    """Return new totals for a further question, and the amounts used before it.
+
+    Each limit of the first question is granted again; where more is left of a raised limit, that total stays.
+    settings: the limits so far.
+    given: keys that have another new total.
+    """
+    totals: dict[str, Any] = {}
+    refreshed: dict[str, float] = {}
+    for key, kind in spawner.LIMITS.items():
+        total, spent = getattr(settings, key), used.get(kind, 0)
+        first = run.frozen.get("begun_limits", {}).get(key, total)
+        if key not in given:
+            fresh = None if total is None or first is None else max(total, first + spent)
+            totals[key] = fresh if fresh is None or kind in {Kind.TIME, Kind.COST} else int(fresh)
+            refreshed[kind.value] = spent
+    return totals, refreshed
+
+
+def continued(
+    run: StoredRun,
+    file: SpecialistFile,
+    settings: Specialist,
+    environment: spawner.RunEnvironment,
+    refreshed: Mapping[str, float],
+) -> Job:
+    """Return the job of a new run with system prompt, tools and archive of a stored one.
+
+    refreshed: as in `Budget.refreshed`.
+    """
     frozen = run.frozen
     keeps_archive = any(tool["name"] == GET_TOOL_RESPONSE for tool in frozen["tools"])
     # The list of the tool `todo` as the run left it.
@@ -112,13 +143,15 @@ def continued(run: StoredRun, file: SpecialistFile, settings: Specialist, enviro
         if call.call.name == TODO and not call.is_error:
             plan.take(call.call.arguments)
     given = replace(environment, keeps_archive=keeps_archive, plan=plan)
-    job = spawner.spawn(file, settings, run.question, given)
+    job = spawner.spawn(file, settings, run.first_question, given)
     if job.archive is not None:
         _refill(job.archive, run)
     tools = spawner.as_stored(frozen["tools"], job.opening.tools)
     opening = replace(job.opening, system=frozen["system"], tools=tools, effort=frozen["effort"])
     warnings = dict.fromkeys([*environment.extra_tools.warnings, *job.context_warnings])
-    return replace(job, opening=opening, budget=reserved(job.budget, tools), warnings=tuple(warnings))
+    return replace(
+        job, opening=opening, budget=reserved(job.budget.refreshed(refreshed), tools), warnings=tuple(warnings)
+    )
 
 
 def _refill(archive: Archive, run: StoredRun) -> None:
@@ -135,14 +168,11 @@ def _refill(archive: Archive, run: StoredRun) -> None:
             archive.add(call_id, text)
 
 
-def stored_origin(
-    job: Job, run: StoredRun, kept: Sequence[str], asked: Sequence[str], question: str | None
-) -> Mapping[str, Any]:
+def stored_origin(job: Job, run: StoredRun, kept: Sequence[str], refreshed: Mapping[str, float]) -> Mapping[str, Any]:
     """Return what is stored about the origin of a job that continues a run.
 
     kept: values of the run that do not change.
-    asked: further questions that are in its transcript.
-    question: another further question.
+    refreshed: as in `Budget.refreshed`.
     """
     frozen, origin = run.frozen, job.origin()
     # By these a resumed run is recognized when it is taken up.
@@ -152,7 +182,7 @@ def stored_origin(
         **origin,
         **{key: frozen[key] for key in kept if key in frozen},
         **({"begun_limits": begun} if begun else {}),
-        "questions": [*asked, *([question] if question else [])],
+        **({"refreshed": refreshed} if refreshed else {}),
     }
 
 
@@ -238,7 +268,7 @@ def for_other_model(state: ResumeState, *, also_written: bool = False) -> Resume
 
 def run_with_portable_ids(run: StoredRun) -> StoredRun:
     """Return a run in which all calls have ids for another model."""
-    contents = (transcript.renamed_blocks(turn.reply.content) for turn in run.turns)
+    contents = (tuple(map(transcript.renamed, turn.reply.content)) for turn in run.turns)
     turns = (replace(one, reply=replace(one.reply, content=new)) for one, new in zip(run.turns, contents, strict=True))
     calls = []
     for one in run.calls:
@@ -270,22 +300,13 @@ def state_after_turns(run: StoredRun) -> ResumeState:
     """Return the state after the turns of a run that were acted upon."""
     snapshot = run.snapshot or NOT_STARTED
     part = max((stored.part for stored in run.messages), default=0)
-    return ResumeState(
-        snapshot=snapshot,
-        messages=run.transcript,
-        part=part,
-        copies=sum(stored.copied for stored in run.messages if stored.part == part),
-        earlier=EarlierCalls(
-            executed={
-                one.number: CallRecord(
-                    one.call, one.text, one.is_error, one.truncated, one.note, one.repeated, one.whole
-                )
-                for one in run.calls
-            },
-            started=snapshot.calls,
-            skipped=snapshot.skipped,
-        ),
-    )
+    executed = {
+        one.number: CallRecord(one.call, one.text, one.is_error, one.truncated, one.note, one.repeated, one.whole)
+        for one in run.calls
+    }
+    copies = sum(stored.copied for stored in run.messages if stored.part == part)
+    earlier = EarlierCalls(executed, started=snapshot.calls, skipped=snapshot.skipped)
+    return ResumeState(snapshot, run.transcript, part, copies, earlier)
 
 
 def _with_children(run: StoredRun) -> RunSnapshot:
@@ -357,7 +378,7 @@ def check_same(known: KnownRun, file: SpecialistFile, settings: Specialist, ques
     force: ignore a changed file and other settings; another question or specialist is always another run.
     """
     found: list[tuple[str, Any, Any]] = [
-        ("question", known.question, question),
+        ("question", known.frozen.get("first_question", known.question), question),
         ("specialist", known.specialist, settings.name),
     ]
     frozen, current = known.frozen, file.digest or spawner.digest(file.path)
@@ -439,10 +460,8 @@ def first_turns(run: StoredRun, at: int) -> FirstTurns:
     if any(call.turn > (last.number if last else 0) for call in calls):
         raise NotResumable(f"{run.run_id}: turn {at} is not stored completely; use a smaller number of turns")
     copied = run.frozen.get("fork") or {}
-    notes: list[Note] = [
-        *copied.get("notes", ()),
-        *([{"text": copied["note"], "after": copied["at"]}] if copied else ()),
-    ]
+    notes: list[Note] = [*copied.get("notes", ())]
+    notes += [{"text": copied["note"], "after": copied["at"]}] if copied else []
     for event in run.events:
         if event.body.get("event") == "resumed":
             before = max((turn.number for turn in run.turns if turn.at <= event.at), default=0)
@@ -465,17 +484,9 @@ def first_turns(run: StoredRun, at: int) -> FirstTurns:
         kept.pop()
     if tail is not None and tail.message.blocks:
         kept.append(tail)
-    beginning = replace(
-        run,
-        snapshot=_snapshot(at, turns, calls, [turn for turn, _ in entered]),
-        outcome=None,
-        ended_at=None,
-        turns=tuple(turns),
-        calls=calls,
-        messages=tuple(kept),
-        events=(),
-        children=(),
-    )
+    snapshot = _snapshot(at, turns, calls, [turn for turn, _ in entered])
+    beginning = replace(run, snapshot=snapshot, turns=tuple(turns), calls=calls, messages=tuple(kept))
+    beginning = replace(beginning, outcome=None, ended_at=None, events=(), children=())
     return FirstTurns(beginning, last, [note for note in notes if note["after"] < at], left_out)
 
 
@@ -535,13 +546,23 @@ def fork(run: StoredRun, request: ResumeRequest, environment: spawner.RunEnviron
     """
     provider, question, at = environment.provider, request.question, request.at or 0
     file, before = begun_with(run, request.file, environment.root)
-    settings = overridden(before, request.limits)
     begin = first_turns(run, at)
+    asked = [q for q in run.frozen.get("questions", ()) if any(prompts.ASKS + q in one["text"] for one in begin.notes)]
+    if not asked:
+        # The limits as they were before further questions raised them.
+        raised, first = run.frozen.get("refreshed", {}), run.frozen.get("begun_limits", {})
+        before = before.model_copy(update={key: first[key] for key in first if spawner.LIMITS[key].value in raised})
+    settings = overridden(before, request.limits)
     if question is None and begin.is_answered:
         raise NotResumable(
             f"`at={at}`: turn {at} of {run.run_id} is its answer; add a further question, or use `at={at - 1}` to have "
             "it answered again"
         )
+    used = begin.run.snapshot.used if begin.run.snapshot else {}
+    refreshed: dict[str, float] = {}
+    if question is not None:
+        fresh, refreshed = fresh_totals(run, settings, used, request.limits)
+        settings = settings.model_copy(update=fresh)
     # Without the note about it, the model does not know of a limit that was changed after these turns.
     known = run.frozen.get("begun_limits", {}) if begin.left_out else {}
     now = {key: getattr(settings, key) for key in spawner.LIMITS}
@@ -557,7 +578,7 @@ def fork(run: StoredRun, request: ResumeRequest, environment: spawner.RunEnviron
     copied = run_with_portable_ids(begin.run) if is_other else begin.run
     state = state_after_turns(copied)
     turns = "the first turn" if at == 1 else f"the first {at} turns"
-    check_totals(f"{turns} of {run.run_id}", settings, state.snapshot.used, Kind)
+    check_totals(f"{turns} of {run.run_id}", settings, used, Kind)
     warnings = [f"forked from {run.run_id} at its question"]
     if at:
         calls = f"{budget.amount(Kind.TOOL_CALLS, len(copied.calls))} and {budget.amount(Kind.TURNS, at)}"
@@ -568,15 +589,13 @@ def fork(run: StoredRun, request: ResumeRequest, environment: spawner.RunEnviron
             remarks.append(prompts.other_model(author))
             warnings.append(f"{lost} of {author} were left out, because {provider.model} cannot use them")
         state = for_other_model(state, also_written=True)
-    job = continued(copied, file, settings, environment)
-    used = job.budget
-    for kind in Kind:
-        used = used.spend(state.snapshot.used.get(kind, 0), kind)
+    job = continued(copied, file, settings, environment, refreshed)
+    left = job.budget.spend_all({kind: used.get(kind, 0) for kind in Kind})
     if not (remarks or changed or question) and state.messages[-1].role == "assistant":
         # A turn that the API has paused is sent back unchanged.
         is_paused = begin.last is not None and begin.last.reply.stop == Stop.PAUSED
         remarks = [] if is_paused and not is_other else [prompts.GO_ON]
-    note = prompts.resumed(used, changed, question, remarks)
+    note = prompts.resumed(left, changed, question, remarks)
     # The most expensive request determines the reserve.
     cold, price, dearest = None, None, max((turn.cost_usd or 0 for turn in copied.turns), default=0)
     if is_other and provider.capabilities.is_language_model:
@@ -585,25 +604,20 @@ def fork(run: StoredRun, request: ResumeRequest, environment: spawner.RunEnviron
         dearest = price or 0
     state = _noted(replace(state, snapshot=replace(state.snapshot, dearest_request=dearest)), note)
     source = ForkedFrom(run.run_id, at, author, note, cold, price)
-    asked = [q for q in run.frozen.get("questions", ()) if any(prompts.ASKS + q in one["text"] for one in begin.notes)]
-    origin = stored_origin(job, run, ("digest", "given_tools", "parents"), asked, question)
+    origin = stored_origin(job, run, ("digest", "given_tools", "parents"), refreshed)
     # The quotes verified by child runs whose answers were copied, if these contain them.
     answers = [call.whole for call in copied.calls if job.opening.tools.runs_child(call.call.name)]
     children = (*(run.snapshot.children if run.snapshot else ()), *run.children)
     quotes = [*(run.frozen.get("fork") or {}).get("proven", ()), *(one.quote for one in proven_by(children))]
     proven = tuple(dict.fromkeys(quote for quote in quotes if any(quote in answer for answer in answers)))
-    stored = source.stored(begin.notes, proven, sum(not one.copied for one in copied.messages))
+    stored = {"run_id": run.run_id, "at": at, "model": author, "note": note, "notes": [*begin.notes]}
+    # Each copied message counts once.
+    stored |= {"proven": [*proven], "messages": sum(not one.copied for one in copied.messages)}
     warnings = [*job.warnings, *warnings]
-    job = replace(
-        job,
-        run_id=spawner.new_run_id(MARK),
-        parent_id=None,
-        warnings=tuple(warnings),
-        origin=lambda: {**origin, "warnings": warnings, "fork": stored},
-        resume_state=state,
-        proven=proven,
-        forked_from=source,
-    )
+    asked += [question] if question else []
+    job = replace(job, run_id=spawner.new_run_id(MARK), parent_id=None, forked_from=source, resume_state=state)
+    job = replace(job, further=tuple(asked), proven=proven, warnings=tuple(warnings))
+    job = replace(job, origin=lambda: {**origin, "warnings": warnings, "fork": stored})
     checkpoint = Checkpointed(state.part, 0, state.messages, state.copies, state.snapshot)
     return job, (*copied_records(copied), checkpoint)
 

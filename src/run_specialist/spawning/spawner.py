@@ -131,11 +131,11 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
         raise UsageError(f"{place}evidence: {NEEDS_QUOTES}")
     prompt = environment.prompt_texts.added_to(settings.prompt)
     system = prompts.system(prompt, budget, budget_notice=settings.budget_notice)
-    given = settings
+    given, respond = settings, respond_tool(schema, may_ask=call_format == "native")
 
     def front_chars() -> int:
         """Return the length of the constant part of all requests: the texts and all possible tools [characters]."""
-        tools = [*choose_tools(file, given, environment)[0], get_tool_response_tool(archive, 1), respond_tool(schema)]
+        tools = [*choose_tools(file, given, environment)[0], get_tool_response_tool(archive, 1), respond]
         return len(system) + len(question) + sum(len(encode(tool.definition)) for tool in tools)
 
     fitted = fit_to_context(given, provider.capabilities, front_chars)
@@ -152,33 +152,24 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
     uses_archive = settings.summarize_at is not None or has_added_tools or environment.keeps_archive
     if uses_archive:
         tools.append(get_tool_response_tool(archive, settings.tool_result_limit))
-    toolset = Toolset([*tools, respond_tool(schema)])
+    toolset = Toolset([*tools, respond])
     shown = settings.countdown
     # The warning, then the countdown as the last line.
     augmenters = [*environment.augmenters, *([] if shown.warn_at is None else [warning(shown.warn_at)])]
     if shown.from_ is not None and shown.style != "json":
         augmenters.append(countdown(shown.style))
-    return Job(
-        run_id=new_run_id(),
-        settings=settings,
-        question=question,
-        opening=Opening(system, toolset, settings.effort, call_format),
-        provider=provider,
-        budget=reserved(budget, toolset),
-        seconds=environment.seconds,
-        answer_schema=schema,
-        archive=archive if uses_archive else None,
-        turn_chars=fitted.turn_chars,
-        longest_history=fitted.longest_history,
-        summarizer=summarizer,
-        augmenters=tuple(augmenters),
-        parent_id=environment.parent.run_id if environment.parent else None,
-        warnings=(*warnings, *fitted.warnings),
-        context_warnings=fitted.warnings,
-        secrets=(*credentials(os.environ), *keys_of(provider), *extra.secrets, *environment.secrets),
-        patch=environment.patch.text if environment.patch and not environment.parent else None,
-        origin=partial(origin, file, given, schema, environment, [*warnings, *fitted.warnings]),
-    )
+    opening, parent = Opening(system, toolset, settings.effort, call_format), environment.parent
+    job = Job(new_run_id(), settings, question, opening, provider, reserved(budget, toolset), environment.seconds)
+    job = replace(job, answer_schema=schema, summarizer=summarizer, augmenters=tuple(augmenters))
+    # How the context is shared.
+    job = replace(job, turn_chars=fitted.turn_chars, longest_history=fitted.longest_history)
+    job = replace(job, archive=archive if uses_archive else None, context_warnings=fitted.warnings)
+    # Where it comes from, and what others must not see.
+    warnings += fitted.warnings
+    hidden = (*credentials(os.environ), *keys_of(provider), *extra.secrets, *environment.secrets)
+    job = replace(job, origin=partial(origin, file, given, schema, environment, warnings), secrets=hidden)
+    patch = environment.patch.text if environment.patch and not parent else None
+    return replace(job, warnings=tuple(warnings), parent_id=parent.run_id if parent else None, patch=patch)
 
 
 class PriceUnknown(UsageError):
@@ -275,11 +266,8 @@ def choose_tools(
     tools = [*(known[name] for name in resolved.names), *unfiltered]
     allowed = set(resolve_tools(None, settings.disallowed_tools, known).names)
     not_listed, disallowed = ("not in the list", "tools"), ("disallowed", "disallowed_tools")
-    dropped = [
-        DroppedTool(name, *(not_listed if name in allowed else disallowed))
-        for name in known
-        if name not in resolved.names
-    ]
+    missing = [name for name in known if name not in resolved.names]
+    dropped = [DroppedTool(name, *(not_listed if name in allowed else disallowed)) for name in missing]
     if settings.agents and not delegate:
         why_not = disallowed if environment.delegate else ("none of them can be called", "agents")
         dropped.append(DroppedTool(DELEGATE, *why_not))
@@ -425,11 +413,8 @@ def settings_of(settings: Specialist, schema: AnswerSchema | None) -> dict[str, 
 
     schema: the content of `output_schema`.
     """
-    replaced = {
-        "output_schema": schema and dict(schema.schema),
-        "mcp_servers": without_secrets(settings.mcp_servers),
-        "path": None,
-    }
+    servers = without_secrets(settings.mcp_servers)
+    replaced = {"output_schema": schema and dict(schema.schema), "mcp_servers": servers, "path": None}
     return settings.model_copy(update=replaced).model_dump(mode="json", by_alias=True)
 
 

@@ -24,6 +24,7 @@ from run_specialist.specialist.fields import Rule, Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.origins import NEVER, OriginKind, ValueOrigins, rule
 from run_specialist.specialist.project import project_root
+from run_specialist.store.location import default_folder
 from run_specialist.tools.threads import in_thread
 
 _FOLDER = "trusted"
@@ -176,11 +177,7 @@ class Trust:
         return ()
 
     def _path(self, claim: Claim) -> Path:
-        if self._folder is None:
-            import platformdirs  # noqa: PLC0415 - takes 20 ms, needed only for files with demands
-
-            self._folder = platformdirs.user_data_path("run-specialist", appauthor=False) / _FOLDER
-        return self._folder / f"{claim.fingerprint}.json"
+        return (self._folder or default_folder() / _FOLDER) / f"{claim.fingerprint}.json"
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ from run_specialist.store.stored import StoredRun
 _T = TypeVar("_T")
 
 _BEGIN = insert("runs", "ended_at", "duration_s", "standing", "outcome")
-# A resumed run gets its new limits and model, and in the search its further question.
+# A resumed run gets its new limits, model and question.
 _INSERT_RUN = (
     f"{_BEGIN} on conflict (run_id) do update set frozen = excluded.frozen, model = excluded.model, "
-    "limits_changed = excluded.limits_changed where runs.owner = excluded.owner"
+    "question = excluded.question, limits_changed = excluded.limits_changed where runs.owner = excluded.owner"
 )
 _INSERT_SEARCH = f"{insert('search')} on conflict (run_id) do update set question = excluded.question"
 # Insert rows that never change.

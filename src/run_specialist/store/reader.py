@@ -152,15 +152,17 @@ class Store(OpenedStore):
             return int(connection.execute(others).scalar_one())
 
     def find(self, run_id: str, project: str | None = None) -> ListedRun:
-        """Return the run with this id or unique id prefix; `last` is the newest run that has no parent.
+        """Return the run with this id or unique id prefix; `last` is the newest one that a person started.
 
         project: the project that `last` is limited to.
         Raises RunNotFound, which lists matching ids.
         """
         if run_id == LAST:
-            newest = Selection(project=project).flat(1).where(runs.c.parent_id.is_(None))
+            by_people = Selection(project=project, without_batches=True)
             with self._snapshot() as connection:
-                found = connection.execute(newest).first()
+                found = connection.execute(by_people.flat(1).where(runs.c.parent_id.is_(None))).first()
+            if found is None and self.count_left_out(by_people):
+                raise RunNotFound(f"`last`: {shown(self.url)} contains only runs of batches here; name one by its id")
             if found is None and project is not None:
                 elsewhere = self.count_elsewhere(project)
                 others = f"; other projects have {elsewhere:,} run{'s' * (elsewhere != 1)}" if elsewhere else ""

@@ -300,7 +300,7 @@ def rows_of(run_id: str, owner: str, records: Iterable[journal.Record], event: i
                     limits_changed=bool(frozen.get("changed_limits")),
                     frozen=json_text(frozen),
                 )
-                questions = [record.question, *(frozen.get("questions") or ())]
+                questions = [frozen.get("first_question", record.question), *(frozen.get("questions") or ())]
                 rows.add("search", question="\n".join(map(str, questions)), answer="")
             case journal.Received():
                 rows.add("turns", number=record.number, body=json_text(record))

@@ -21,6 +21,7 @@ class ListedRun:
     specialist: str
     model: str
     question: str
+    """The newest question."""
     status: str
     """Status of the outcome; without one, `running` if the run's process is alive, else `interrupted`."""
     started_at: float
@@ -101,6 +102,11 @@ class StoredRun(ListedRun):
     events: tuple[StoredEvent, ...]
     children: tuple[Child, ...] = ()
     """Child runs, with any outcome or none."""
+
+    @property
+    def first_question(self) -> str:
+        """The question that the run began with; `question` is the newest one."""
+        return str(self.frozen.get("first_question", self.question))
 
     @property
     def own_turns(self) -> tuple[Received, ...]:

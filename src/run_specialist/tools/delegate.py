@@ -65,7 +65,10 @@ def outcome_text(outcome: Outcome, more: str = "") -> str:
     if landing is not None and landing.reason != Kind.TOOL_CALLS:
         used += f", at its limit of {Kind(landing.reason).label}"
     unjudged = ", offline: no model judged" if outcome.is_offline else ""
-    parts = [f"[{outcome.specialist}: {outcome.status} after {used}{unjudged}]", outcome.answer]
+    parts = [f"[{outcome.specialist}: {outcome.status} after {used}{unjudged}]"]
+    if outcome.question:
+        parts.append(f"It asks: {outcome.question}" + ("" if more else "\nAsk again, with the reply in the query."))
+    parts.append(outcome.answer)
     if outcome.error:
         parts.append(f"[{outcome.error}]")
     if outcome.evidence:

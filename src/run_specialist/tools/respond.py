@@ -36,6 +36,7 @@ _SCHEMA = {
             "items": {"type": "object", "properties": {"source": {"type": "string"}, "quote": {"type": "string"}}},
         },
         "gaps": {"type": "array", "items": {"type": "string"}, "description": "Not found."},
+        "question": {"type": "string", "description": "Only if you cannot go on without the asker's reply to it."},
     },
     "required": ["answer"],
 }
@@ -77,6 +78,8 @@ class Response(BaseModel):
     """At most 20 pieces of evidence."""
     gaps: list[str] = []
     """Open points that were not found."""
+    question: str | None = None
+    """What the specialist must know to go on; None if it needs nothing."""
     output: Any = Field(default=None, exclude=True)
     """Answer as a JSON value if it matches the requested schema; `answer` is then its text."""
     reason: str | None = Field(default=None, exclude=True)
@@ -109,10 +112,14 @@ class Response(BaseModel):
         given = arguments or {}
         answer = given.get("answer")
         evidence = [Citation.parse(item) for item in _as_list(given.get("evidence"))]
+        question = _as_text(given.get("question")) if schema is None else ""
+        text = answer if isinstance(answer, str) else _as_text(answer)
         response = cls(
-            answer=answer if isinstance(answer, str) else _as_text(answer),
+            # Some models only ask.
+            answer=text if text.strip() else question or text,
             evidence=[item for item in evidence if item][:MOST_EVIDENCE],
             gaps=[text for item in _as_list(given.get("gaps")) if (text := _as_text(item))],
+            question=question or None,
         )
         return response if schema is None else response._matched(_candidates(given), schema)
 
@@ -185,19 +192,25 @@ def _as_text(value: object) -> str:
     return ""
 
 
-def respond_tool(schema: AnswerSchema | None = None) -> Tool:
+def without_question(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the input schema of `respond` without `question`, which constrained decoding would make models invent."""
+    return {**schema, "properties": {key: one for key, one in schema["properties"].items() if key != "question"}}
+
+
+def respond_tool(schema: AnswerSchema | None = None, *, may_ask: bool = False) -> Tool:
     """Return the tool; the loop ends the run with its arguments and never calls its function.
 
     schema: JSON Schema that `answer` must match; None for text.
+    may_ask: whether it can end with a question to the asker, for an answer in text.
     """
     if schema is None:
-        return _PLAIN
+        return _PLAIN if may_ask else _WITHOUT_QUESTION
     answer = schema.embedded("/properties/answer")
     if answer is None:  # an older dialect, some of whose keywords model APIs reject
         answer = {"description": _STRUCTURED_AS_TEXT + json.dumps(schema.schema, ensure_ascii=False)}
     else:
         answer = {**answer, "description": f"{_STRUCTURED} {answer.get('description', '')}".rstrip()}
-    properties = {**_PLAIN.input_schema["properties"], "answer": answer}
+    properties = {**_WITHOUT_QUESTION.input_schema["properties"], "answer": answer}
     return replace(_PLAIN, schema={**_PLAIN.input_schema, "properties": properties})
 
 
@@ -206,3 +219,4 @@ def _respond(**_: object) -> str:
 
 
 _PLAIN = Tool(NAME, "Ends your work: call it as soon as you know enough.", _respond, schema=_SCHEMA)
+_WITHOUT_QUESTION = replace(_PLAIN, schema=without_question(_SCHEMA))

@@ -71,7 +71,7 @@ def child_runs(run: StoredRun, stored: Descendants) -> list[ChildRun]:
             one
             for one in unmatched
             if (given := one.call.arguments or {}).get("specialist") == child.specialist
-            and (child_run is None or given.get("query") == child_run.question)
+            and (child_run is None or given.get("query") == child_run.first_question)
         )
         call = next(matching, None)
         if call:
@@ -186,6 +186,7 @@ def answer(run: StoredRun, turns: Sequence[Mapping[str, Any]], holders: Sequence
     marked = {piece["quote"] for turn in turns for call in turn["calls"] for piece in call["result"]}
     return {
         "text": outcome.get("answer", ""),
+        "question": outcome.get("question"),
         "output": outcome.get("output"),
         "newest_text": "" if run.outcome or not run.snapshot else run.snapshot.last_text,
         "evidence": [

@@ -109,6 +109,8 @@ def marks(run: StoredRun, axis: Axis) -> list[dict[str, Any]]:
             case "landing":
                 words = f"Limit of {Kind(body['reason']).label} reached: {HOW[Rung(body['how'])]}"
                 found.append((event.at, "landing", words, ""))
+            case "steered":
+                found.append((event.at, "resumed", "The user added", str(body["text"])))
             case "summarized":
                 sizes = f"about {body['tokens_before']:,} tokens reduced to {body['tokens_after']:,}"
                 words = f"Summarized: {units.counted(body['archived'], 'output')} archived, {sizes}"
