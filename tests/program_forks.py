@@ -10,6 +10,7 @@ import gc
 import importlib
 import json
 import os
+import signal
 import socket
 import sys
 import threading
@@ -114,6 +115,8 @@ def _become(start: dict, descriptors: list[int]) -> CodeType:
         os.close(source)
     if start["new_session"]:
         os.setsid()
+    if start["flags"] != ["-u"]:
+        _reset_signals()
     os.environ.clear()
     os.environ.update(start["env"])
     os.chdir(start["cwd"])
@@ -149,6 +152,13 @@ def _become(start: dict, descriptors: list[int]) -> CodeType:
         sys.path[0] = str(Path(what).parent)
     sys.argv = [what, *arguments]
     return compile(code, file, "exec")
+
+
+def _reset_signals() -> None:
+    """Undo what the shell or service that started the tests has ignored, such as Ctrl-C in the background."""
+    for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 def _show(command: list[str]) -> None:

@@ -51,8 +51,8 @@ class Phase(StrEnum):
 
 COUNTDOWN_FROM = 0.5
 """Default share spent at which the countdown starts."""
-MIN_LANDING_SECONDS = 5.0
-"""Minimum time held back for the landing, but at most half of the time limit [s]."""
+# Minimum time held back for the landing, but at most half of the time limit [s].
+_MIN_LANDING_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,7 @@ def _held_back(kind: Kind, limit: float | None) -> float:
     if kind is Kind.TURNS:
         return 1
     if kind is Kind.TIME and limit is not None:
-        return min(max(limit / 10, MIN_LANDING_SECONDS), limit / 2)
+        return min(max(limit / 10, _MIN_LANDING_SECONDS), limit / 2)
     return 0
 
 

@@ -259,8 +259,8 @@ NOT_DELIVERED = "Your answer was not delivered"
 """Begins the message that follows an answer given as text."""
 MOST_NAMED = 3
 """Maximum number of quotes that a text names."""
-QUOTE_LENGTH = 100
-"""Maximum length of each named quote [characters]."""
+# Maximum length of each named quote [characters].
+_QUOTE_LENGTH = 100
 
 _HOW_TO_QUOTE = (
     "Give in `evidence` the `path:line` of the lines that results showed, or their exact words. If nothing there "
@@ -331,7 +331,7 @@ def not_borne_out(sentences: Sequence[str], *, in_short: bool) -> Objection:
 def listed(quotes: Sequence[str]) -> str:
     """Return a few quotes on one line, each cut to QUOTE_LENGTH."""
     folded = (" ".join(quote.split()) for quote in quotes[:MOST_NAMED])
-    named = [f'"{quote if len(quote) <= QUOTE_LENGTH else quote[: QUOTE_LENGTH - 2] + " …"}"' for quote in folded]
+    named = [f'"{quote if len(quote) <= _QUOTE_LENGTH else quote[: _QUOTE_LENGTH - 2] + " …"}"' for quote in folded]
     more = len(quotes) - MOST_NAMED
     return ", ".join(named) + (f" and {more} more" if more > 0 else "")
 

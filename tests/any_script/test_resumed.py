@@ -95,14 +95,15 @@ def history_is_continued(case: Case) -> None:
 
 
 def new_limits_include_earlier_use(case: Case) -> None:
-    """Check that the new limits apply and that earlier usage counts toward them."""
+    """Check that the new limits apply, that earlier usage counts toward them, and that a question refreshes them."""
     end = case.segment.end
-    limit = end.tool_calls.limit
-    assert limit == case.wish.limits.get("tool_calls_limit", case.past.frozen["settings"]["tool_calls_limit"])
-    assert limit is None or end.tool_calls.used <= limit
+    limit, before = end.tool_calls.limit, case.past.frozen["settings"]["tool_calls_limit"]
     used = (case.past.snapshot.used if case.past.snapshot else {}).get("tool_calls", 0)
-    started = sum(isinstance(event, Called) and event.phase == "started" for event in case.segment.events)
     recalled = sum(map(was_cut_off, of(Returned, case.segment.notebook.records)))
+    granted = 0 if case.wish.question is None or before is None else used + recalled
+    assert limit == case.wish.limits.get("tool_calls_limit", before if not granted else before + granted)
+    assert limit is None or end.tool_calls.used <= limit
+    started = sum(isinstance(event, Called) and event.phase == "started" for event in case.segment.events)
     assert used + started + recalled <= end.tool_calls.used
     assert len(case.segment.done) <= started
 

@@ -58,7 +58,7 @@ def test_the_last_run_of_a_project_is_resumed_from_another_one(other, tmp_path):
     """`resume last --root` means the project of that folder, which need not be the current one."""
     asked = manage("resume", "last", "And bats?", "--root", str(other), "--tool-calls-limit", "4", "--json")
     assert asked.exit_code == 0
-    assert questions("--search", "bats", "--root", str(other)) == ["Where do toads sleep?"]
+    assert questions("--search", "bats", "--root", str(other)) == ["And bats?"]
 
 
 def test_an_edited_file_is_another_version(other, write):

@@ -36,8 +36,8 @@ from run_specialist.tools.mcp import McpClients
 from run_specialist.tools.secret_files import own_folders
 from run_specialist.tools.threads import in_thread
 
-MIN_USAGE = Usage(input_tokens=2_600, output_tokens=400)
-"""Usage of the smallest useful child run: tool definitions, fixed instructions and two short replies."""
+# Usage of the smallest useful child run: tool definitions, fixed instructions and two short replies.
+_MIN_USAGE = Usage(input_tokens=2_600, output_tokens=400)
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ class RunEnvironments:
         minimum: dict[Kind, float] = {}
         if provider.capabilities.is_language_model:
             # Enough for its first request.
-            usage = MIN_USAGE + Usage(2 * tokens(len(settings.prompt) + len(question)))
+            usage = _MIN_USAGE + Usage(2 * tokens(len(settings.prompt) + len(question)))
             minimum = {Kind.TOKENS: usage.total_tokens, Kind.COST: provider.cost(usage) or 0}
         lent = call.lender.lend(requested, minimum)
         run: Run | None = None

@@ -33,8 +33,8 @@ from run_specialist.store.rows import KnownRun
 from run_specialist.store.stored import StoredRun
 from run_specialist.tools.threads import in_thread
 
-Watchers = tuple[Listener | None, Watch | None]
-"""Called with each event of a run, in order, and with the pieces of a reply while it streams."""
+# Called with each event of a run, in order, and with the pieces of a reply while it streams.
+_Watchers = tuple[Listener | None, Watch | None]
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class RunRequest:
     """The model of the call; None for that of the `Runner`, of the file or of the environment."""
     origins: ValueOrigins
     """The origins of the settings, which decide about their powers."""
-    watchers: Watchers
+    watchers: _Watchers
     capped: tuple[str, ...] = ()
     """Warnings about limits of a project that are not used, because those of the user are stricter."""
     lend: Lend | None = None
@@ -252,7 +252,7 @@ class RunMaker:
         self,
         run: StoredRun,
         request: ResumeRequest,
-        watchers: Watchers,
+        watchers: _Watchers,
         asked: RunRequest | None = None,
         model: str | None = None,
     ) -> Run:
@@ -288,7 +288,7 @@ class RunMaker:
             return self._run(job, watchers, await self.store.claim(run))
         return self._run(job, watchers, await self.store.fork(job.opened(), copied, request.at or 0))
 
-    def _run(self, job: Job, watchers: Watchers, journal: Journal | None) -> Run:
+    def _run(self, job: Job, watchers: _Watchers, journal: Journal | None) -> Run:
         return Run(job, *watchers, journal=journal, on_lost=self.store.on_lost)
 
 
@@ -319,14 +319,14 @@ MOST_NAMED = 3
 """Maximum number of specialists that an error names."""
 LAST = "last"
 """Alias for the newest run of a project, which is not an id; see `store.reader`."""
-LONGEST_ID = 100
-"""Maximum length of an id [characters]."""
+# Maximum length of an id [characters].
+_LONGEST_ID = 100
 RETRIED = ("failed", "aborted", "partial")
 """Statuses of runs that can be resumed without a higher limit or a further question."""
 ATTEMPTS = 3
 """Maximum number of attempts if other processes begin or resume the run between the look-up and the claim."""
 
-_ID = re.compile(rf"[A-Za-z0-9._-]{{1,{LONGEST_ID}}}")
+_ID = re.compile(rf"[A-Za-z0-9._-]{{1,{_LONGEST_ID}}}")
 
 
 def checked_id(run_id: str) -> str:
@@ -338,7 +338,7 @@ def checked_id(run_id: str) -> str:
         raise UsageError(f"run_id must be a string, got {type(run_id).__name__}")
     if run_id == LAST or not _ID.fullmatch(run_id):
         raise UsageError(
-            f"run_id: {shown(run_id)} cannot be the id of a run; use 1 to {LONGEST_ID} letters, digits, `.`, `_` and "
+            f"run_id: {shown(run_id)} cannot be the id of a run; use 1 to {_LONGEST_ID} letters, digits, `.`, `_` and "
             f"`-`, and not `{LAST}`"
         )
     return run_id

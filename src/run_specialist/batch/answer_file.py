@@ -60,8 +60,8 @@ def parse_row(line: bytes) -> Row | None:
     return value if is_row else None
 
 
-Cells = dict[str, str]
-"""Texts by column."""
+# Texts by column.
+_Cells = dict[str, str]
 FIRST = "number"
 LAST = ("state", "answer", "evidence", "verified", "gaps", "calls", "cost_usd", "seconds", "run_id", "error")
 """The columns that follow those of the input."""
@@ -71,7 +71,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]+(?:[.,][0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _QUOTED = re.compile(r"\A'(?=[=+\-@\t\r\n＝＋－＠'])")
 
 
-def input_cells(given: object) -> Cells:
+def input_cells(given: object) -> _Cells:
     """Return the cells of an input, one for each field; a text is the field `item`.
 
     A field with the name of another column gets the prefix `input.`.
@@ -86,7 +86,7 @@ def input_cells(given: object) -> Cells:
     return cells
 
 
-def cells_of(row: Row) -> Cells:
+def cells_of(row: Row) -> _Cells:
     """Return the cells of a row; unknown values are empty."""
     outcome = row["outcome"] or {}
     evidence, seconds = outcome.get("evidence") or (), outcome.get("duration_s")
@@ -124,7 +124,7 @@ def unguarded_cell(cell: str) -> str:
 class StoredRow(NamedTuple):
     """A row of a file of answers."""
 
-    cells: Cells
+    cells: _Cells
     line: bytes = b""
     """Its line of JSON; empty in a CSV file."""
     start: int = 0

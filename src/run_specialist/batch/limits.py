@@ -154,8 +154,8 @@ ANSWERED = frozenset({"answered", "landed", "partial"})
 
 MOST_RUNS = 200
 """Maximum number of past runs that count; the newest are used."""
-ENOUGH_RUNS = 5
-"""With at least this many runs of the current version of the file, runs of other versions do not count."""
+# With at least this many runs of the current version of the file, runs of other versions do not count.
+_ENOUGH_RUNS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,11 +235,11 @@ def alike(past: "Sequence[PastRun]", model: str, digest: str) -> "Sequence[PastR
     """
     runs = [run for run in past if run.outcome.get("model") == model]
     current = [run for run in runs if run.digest == digest]
-    return (current if len(current) >= ENOUGH_RUNS else runs)[:MOST_RUNS]
+    return (current if len(current) >= _ENOUGH_RUNS else runs)[:MOST_RUNS]
 
 
-DIGITS = 9
-"""Number of digits of amounts that are compared."""
+# Number of digits of amounts that are compared.
+_DIGITS = 9
 
 
 class Grants:
@@ -277,7 +277,7 @@ class Grants:
     def left(self) -> float:
         """The amount that is neither spent nor granted, never below 0 [USD]."""
         # Rounded, so that five items of 0.2 fit into 1.0.
-        return max(round(self.limit - self.spent - self.granted, DIGITS), 0.0)
+        return max(round(self.limit - self.spent - self.granted, _DIGITS), 0.0)
 
     @property
     def is_exhausted(self) -> bool:
@@ -307,4 +307,4 @@ class Grants:
         """Return a grant, of which an item has spent a part [USD]."""
         self._granted.remove(grant)
         self.spent += spent
-        self._typical = max(self._typical, round(spent, DIGITS))
+        self._typical = max(self._typical, round(spent, _DIGITS))

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from run_specialist.store.stored import Row, StoredRun
 
 
-MOST_WIDTH = 100
-"""Maximum width of prose, because longer lines are hard to read [columns]."""
+# Maximum width of prose, because longer lines are hard to read [columns].
+_MOST_WIDTH = 100
 # Minimum width of indented text, even if its lines then exceed a narrower terminal [columns].
 _LEAST_WIDTH = 8
 
@@ -222,7 +222,7 @@ def markdown(text: str, doubtful: Sequence[Support] = ()) -> RenderableType:
     if tokens is None:
         return written(text)
     blocks = ((node.type, _block(node)) for node in SyntaxTreeNode(tokens).children)
-    return apart(block if kind in _WIDE else Constrain(block, MOST_WIDTH) for kind, block in blocks)
+    return apart(block if kind in _WIDE else Constrain(block, _MOST_WIDTH) for kind, block in blocks)
 
 
 def written(text: str) -> Text:
@@ -419,6 +419,6 @@ def print_rendered_answer(outcome: Outcome, *, alone: bool) -> None:
             *_list_block(NOT_BORNE_OUT, map(str, outcome.doubtful)),
             *gaps_block(outcome.gaps),
         )
-        blocks += [Constrain(block, MOST_WIDTH) for block in below]
+        blocks += [Constrain(block, _MOST_WIDTH) for block in below]
     if blocks:
         print_rendered(apart(blocks))

@@ -225,8 +225,8 @@ def main() -> None:
         app()
 
 
-PrepareRun = Callable[..., Awaitable["Run | EndedRun"]]
-"""Prepares the run, e.g. `partial(runner.prepare, name, question)`, with its `listener` and the `watch` of replies."""
+# Prepares the run, e.g. `partial(runner.prepare, name, question)`, with its `listener` and the `watch` of replies.
+_PrepareRun = Callable[..., Awaitable["Run | EndedRun"]]
 
 
 def _view(output: flags.OutputOptions) -> "LiveView | None":
@@ -237,7 +237,7 @@ def _view(output: flags.OutputOptions) -> "LiveView | None":
     return LiveView()
 
 
-def answer(runner: "Runner", prepare: PrepareRun, output: flags.OutputOptions, *, chats: bool = False) -> "Outcome":
+def answer(runner: "Runner", prepare: _PrepareRun, output: flags.OutputOptions, *, chats: bool = False) -> "Outcome":
     """Execute a run, show its progress, and print its outcome.
 
     chats: whether further questions are read from standard input.

@@ -129,8 +129,8 @@ def _cells(batch: "StoredBatch", tally: "BatchTotals", statuses: Sequence[str], 
     }
 
 
-FIRST_FAILURES = 10
-"""How many failed items are shown."""
+# How many failed items are shown.
+_FIRST_FAILURES = 10
 # Width of a label [columns].
 _LABEL = 10
 
@@ -169,7 +169,7 @@ def _show(opened: "StoredBatches", batch: "StoredBatch", *, json_: bool) -> None
         for one in reasons:
             print_line(f"  {one.count:,}  {one.reason}{f', e.g. {one.example}' if one.example else ''}")
         print_line("")
-        first = [*islice(opened.items(batch.batch_id, failures=True), FIRST_FAILURES)]
+        first = [*islice(opened.items(batch.batch_id, failures=True), _FIRST_FAILURES)]
         rows = [(one.run_id, f"{one.number:,}", one.status, reason_of(one)[0], one_line(one.question)) for one in first]
         tables.print_table(("RUN", "ITEM", "STATUS", "REASON", "QUESTION"), rows, dropped=("REASON", "STATUS", "ITEM"))
     command = f"specialists report {batch.batch_id}"

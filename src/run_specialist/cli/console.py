@@ -382,8 +382,8 @@ def temporary_file(folder: Path, content: bytes, mode: int) -> Path:
     return path
 
 
-DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
-"""Colors of the lines of a diff, by their first character."""
+# Colors of the lines of a diff, by their first character.
+_DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def print_diff(diff: str, to: TextIO | None = None) -> None:
@@ -397,7 +397,7 @@ def print_diff(diff: str, to: TextIO | None = None) -> None:
         for place, line in enumerate(lines if has_colours(to) else ()):
             if line.startswith(("+++", "---", "diff ")):
                 lines[place] = typer.style(line, bold=True)
-            elif colour := DIFF_COLOURS.get(line[:1]):
+            elif colour := _DIFF_COLOURS.get(line[:1]):
                 lines[place] = typer.style(line, fg=colour)
         text = "\n".join(lines)
     if text:

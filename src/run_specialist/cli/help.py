@@ -71,7 +71,7 @@ class HelpContext(_Context):
 
     def __init__(self, *given: Any, **options: Any) -> None:  # noqa: ANN401 - as its base class
         """Add `--help-all`, which every command has."""
-        super().__init__(*given, **options | {"help_option_names": ["--help", EVERYTHING]})
+        super().__init__(*given, **options | {"help_option_names": ["--help", _EVERYTHING]})
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc_value: BaseException | None, tb: TracebackType | None
@@ -84,8 +84,8 @@ class HelpContext(_Context):
         return super().__exit__(exc_type, exc_value, tb)
 
 
-EVERYTHING = "--help-all"
-"""The option that shows all options or commands, in groups; `--help` shows those that people use every day."""
+# The option that shows all options or commands, in groups; `--help` shows those that people use every day.
+_EVERYTHING = "--help-all"
 Row = tuple[str, tuple[str, str]]
 """A heading, and the name and the description below it."""
 _WORDS = "run_specialist.words"
@@ -115,8 +115,8 @@ class _TwoTiers(_Command):
     """A command with two help texts: `--help` may show only what people use every day."""
 
     context_class = HelpContext
+    # Heading of what people use every day.
     kind = _OPTIONS
-    """Heading of what people use every day."""
 
     def rows(self, ctx: _Context) -> dict[str, Row]:
         """Return all rows of the help text by the name of the parameter or the command; options have their groups."""
@@ -160,7 +160,7 @@ class _TwoTiers(_Command):
         if day:
             listed = [row for row in listed if row[0] == _ARGUMENTS] + [(self.kind, rows[name][1]) for name in day]
             listed = [(heading, (name, _FURTHER.sub(".", text))) for heading, (name, text) in listed]
-            listed.append((self.kind, (EVERYTHING, f"Show all {self.kind.lower()}, in groups.")))
+            listed.append((self.kind, (_EVERYTHING, f"Show all {self.kind.lower()}, in groups.")))
         sections: dict[str, list[tuple[str, str]]] = {}
         for heading, row in sorted(listed, key=lambda row: row[0] == _OTHERS):
             sections.setdefault(heading, []).append(row)
@@ -174,7 +174,7 @@ class _TwoTiers(_Command):
 
     def _day(self, ctx: _Context) -> tuple[Sequence[str], Sequence[str]]:
         """Return the names and the examples that `--help` shows; nothing if it shows everything."""
-        return ((), ()) if EVERYTHING in given_words(ctx) else getattr(self.callback, "everyday", ((), ()))
+        return ((), ()) if _EVERYTHING in given_words(ctx) else getattr(self.callback, "everyday", ((), ()))
 
 
 class CommandList(_TwoTiers, TyperGroup):

@@ -35,8 +35,8 @@ from run_specialist.tools.planning import TODO, current
 
 ANSWER_LINES = 6
 ANSWER_CHARACTERS = 2_000
-PARSED_CHARACTERS = 100_000
-"""Longer answers are not shown while they stream, because each refresh parses the answer again."""
+# Longer answers are not shown while they stream, because each refresh parses the answer again.
+_PARSED_CHARACTERS = 100_000
 
 
 # Frames of the spinner.
@@ -156,7 +156,7 @@ class LiveView:
         bar = self._budget and gauge(self._budget, calls, self._turn, self._total, seconds, width)
         parts = [line, bar or Text(f"{seconds:.0f} s", "dim")]
         size = len(self._reply)
-        answer = self._reply.text if size <= PARSED_CHARACTERS else f"… {size:,} characters"
+        answer = self._reply.text if size <= _PARSED_CHARACTERS else f"… {size:,} characters"
         if answer:
             # Wrapped at words, so that the newest ones are always on the screen.
             lines = Text(printable(answer[-ANSWER_CHARACTERS:])).wrap(self._console, self._console.width)

@@ -241,8 +241,8 @@ def edit(
 
 
 SCHEMA = ".vscode/specialist.schema.json"
-SCHEMA_SETTING = {"yaml.schemas": {f"./{SCHEMA}": ["specialists/*.md", ".claude/agents/*.md"]}}
-"""The setting of VS Code that names the schema, and the files that it describes."""
+# The setting of VS Code that names the schema, and the files that it describes.
+_SCHEMA_SETTING = {"yaml.schemas": {f"./{SCHEMA}": ["specialists/*.md", ".claude/agents/*.md"]}}
 # The draft that all editors know; the schema uses nothing that later drafts added, except the name `$defs`.
 _DRAFT = "http://json-schema.org/draft-07/schema#"
 
@@ -272,7 +272,7 @@ def schema(
         except OSError as error:
             console.fail(f"{SCHEMA} cannot be written: {error.strerror or error}")
         console.print_line(f"{SCHEMA}  written\n\nAdd these lines to .vscode/settings.json:\n")
-        console.print_line(json.dumps(SCHEMA_SETTING, indent=2)[2:-2])
+        console.print_line(json.dumps(_SCHEMA_SETTING, indent=2)[2:-2])
 
 
 def _print_listing(files: Sequence["SpecialistFile"], reasons: Mapping[Path, str]) -> None:
@@ -308,8 +308,8 @@ def main() -> None:
 
 LIMIT = 30
 """Default limit of tool calls in a new file."""
-READ_ONLY = ("search", "grep", "glob", "read", "ls")
-"""Tools of a specialist whose file names none."""
+# Tools of a specialist whose file names none.
+_READ_ONLY = ("search", "grep", "glob", "read", "ls")
 # Answers that leave the key out of the file.
 _DEFAULTS = {"all", "inherit", ""}
 
@@ -326,7 +326,7 @@ def ask_for(name: str, given: Collection[str]) -> dict[str, object]:
     questions = {
         "description": ("When should it be used?", None),
         "tool_calls_limit": ("Maximum tool calls in a run?", str(LIMIT)),
-        "tools": (f"Tools, comma-separated ({', '.join(READ_ONLY)})?", "all"),
+        "tools": (f"Tools, comma-separated ({', '.join(_READ_ONLY)})?", "all"),
         "paths": ("Folders or globs that it can read, comma-separated?", "all"),
         "model": ("Model: sonnet, opus, haiku, a full id, ...?", "inherit"),
     }

@@ -241,8 +241,8 @@ def done_of(counts: "Counts", noun: str) -> str:
 
 MOST_ITEMS = 4
 """How many running items are shown; the newest are preferred."""
-WIDEST_BAR = 30
-"""[columns]"""
+# Maximum width of the bar [columns].
+_WIDEST_BAR = 30
 COMPLETE = frozenset({"answered", "landed"})
 
 
@@ -286,8 +286,8 @@ class MapView:
         batch, counts, under_way = self._batch, self._batch.counts, self._batch.under_way
         of = Text(f"{done_of(counts, self._noun)} · {len(under_way)} under way", no_wrap=True, overflow="ellipsis")
         cells: list[RenderableType] = [self._spinner, of]
-        if counts.total and self.console.width > 2 * WIDEST_BAR:
-            cells.append(ProgressBar(counts.total, min(counts.done, counts.total), WIDEST_BAR, finished_style="green"))
+        if counts.total and self.console.width > 2 * _WIDEST_BAR:
+            cells.append(ProgressBar(counts.total, min(counts.done, counts.total), _WIDEST_BAR, finished_style="green"))
         head = Table.grid(padding=(0, 1))
         head.add_row(*cells)
         lines = [_row(" · ".join(by_state(counts))), _row(" · ".join(self._money_and_time()), "dim")]

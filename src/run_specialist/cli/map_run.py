@@ -56,8 +56,8 @@ LOOK = 2.0
 """Interval at which a waiting command polls the queue [s]."""
 SECONDS = 15.0
 """Interval of the progress lines of a fleet, which are printed only after a change [s]."""
-WITHOUT_ANSWER = ("dead", "cancelled")
-"""States of items that a fleet has left without an outcome."""
+# States of items that a fleet has left without an outcome.
+_WITHOUT_ANSWER = ("dead", "cancelled")
 
 
 @dataclass
@@ -137,7 +137,7 @@ class MapCall:
                 return 0
             # The fleet has worked on the items: what is left is to read their answers.
             self._plan(())
-            lost = ", ".join(f"{ended.items[state]:,} {state}" for state in WITHOUT_ANSWER if ended.items.get(state))
+            lost = ", ".join(f"{ended.items[state]:,} {state}" for state in _WITHOUT_ANSWER if ended.items.get(state))
             if lost:
                 again = f"`specialists fleet retry {self.batch.id}`, then the same command"
                 self.batch.only_read(f"the fleet has left items without an outcome, {lost}; {again}")

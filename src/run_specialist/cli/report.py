@@ -40,13 +40,13 @@ PageJson = Annotated[bool, typer.Option("--json", help="Print the data of the pa
 class _Page:
     """A page that can be printed or written."""
 
+    # Part of the name of its file.
     name: str
-    """Part of the name of its file."""
+    # Returns its data, with links to the reports in a folder, if one is given.
     data: Callable[[Path | None], Mapping[str, Any]]
-    """Returns its data, with links to the reports in a folder, if one is given."""
     render: Callable[[Mapping[str, Any]], str]
+    # Name of the folder with the reports of the listed runs, from the folder of the page; None if it lists none.
     folder: str | None = None
-    """Name of the folder with the reports of the listed runs, from the folder of the page; None if it lists none."""
     run_ids: Callable[[], Iterable[str]] = tuple
 
 
@@ -107,7 +107,7 @@ def _write(opened: "Store", page: _Page, out: Path | None, *, with_reports: bool
     """
     if with_reports and page.folder is None:
         fail("--with-reports needs --index or a batch")
-    if not SAFE_ID.fullmatch(page.name) and (out is None or with_reports):
+    if not _SAFE_ID.fullmatch(page.name) and (out is None or with_reports):
         fail(f"{page.name!r} cannot be part of a file name; name the file with --out")
     path = out or report_path(opened.url, page.name)
     replace = overwrite or (out is None and not path.is_symlink())
@@ -183,13 +183,13 @@ def report_path(url: str, run_id: str) -> Path:
     return folder / report_name(run_id)
 
 
-SAFE_ID = re.compile(r"\w[\w.-]{0,199}", re.ASCII)
-"""Pattern of ids that can be used in a file name."""
+# Pattern of ids that can be used in a file name.
+_SAFE_ID = re.compile(r"\w[\w.-]{0,199}", re.ASCII)
 
 
 def reports_in(folder: Path, run_ids: Iterable[str], prefix: str = "") -> dict[str, str]:
     """Return the names of the reports in a folder, after a prefix, by run id; none if there is no such folder."""
-    files = {one: folder / report_name(one) for one in run_ids if SAFE_ID.fullmatch(one)}
+    files = {one: folder / report_name(one) for one in run_ids if _SAFE_ID.fullmatch(one)}
     return {run_id: prefix + path.name for run_id, path in files.items() if path.is_file()}
 
 
@@ -201,7 +201,7 @@ def write_missing(opened: "Store", run_ids: Iterable[str], folder: Path, *, over
     from run_specialist.views.report import report  # noqa: PLC0415 - fast `--help`
 
     folder.mkdir(mode=0o700, exist_ok=True)
-    paths = {run_id: folder / report_name(run_id) for run_id in run_ids if SAFE_ID.fullmatch(run_id)}
+    paths = {run_id: folder / report_name(run_id) for run_id in run_ids if _SAFE_ID.fullmatch(run_id)}
     missing = {run_id: path for run_id, path in paths.items() if overwrite or not path.exists()}
     say(f"writing {counted(len(missing), 'report')}", dim=True)
     for run_id, path in missing.items():

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 DEFAULT_LIMIT = 20
 """Number of runs listed without `--limit`."""
-COMPLETIONS = 50
-"""Number of runs offered by shell completion."""
+# Number of runs offered by shell completion.
+_COMPLETIONS = 50
 ALL = sys.maxsize
 """Value of `--limit none`."""
 STATUSES = ("running", "interrupted", "answered", "landed", "partial", "failed", "aborted")
@@ -73,7 +73,7 @@ def complete_runs(context: typer.Context, incomplete: str) -> list[tuple[str, st
     with suppress(Exception), open_store(context.params.get("store")) as opened:
         project = None if incomplete else project_filter(None, all_projects=False)
         ids = [incomplete] if incomplete else ()
-        found = opened.trees(Selection(ids, project=project, without_batches=not ids), COMPLETIONS)
+        found = opened.trees(Selection(ids, project=project, without_batches=not ids), _COMPLETIONS)
         return [(one.run_id, one_line(one.question)) for one in found]
     return []
 
@@ -84,7 +84,7 @@ def complete_batches(context: typer.Context, incomplete: str) -> list[tuple[str,
 
     with suppress(Exception), StoredBatches(place(context.params.get("store")).url) as opened:
         found = opened.listed(None if incomplete else project_filter(None, all_projects=False))
-        matching = [one for one in found if one.batch_id.startswith(incomplete)][:COMPLETIONS]
+        matching = [one for one in found if one.batch_id.startswith(incomplete)][:_COMPLETIONS]
         return [(one.batch_id, one_line(one.question)) for one in matching]
     return []
 
@@ -346,8 +346,8 @@ def _delete(
 
 PAUSE = 0.5
 """Interval at which the store is polled [s]."""
-LOOK_BACK = 3_600.0
-"""Maximum difference between the clocks of this process and of those that write the store [s]."""
+# Maximum difference between the clocks of this process and of those that write the store [s].
+_LOOK_BACK = 3_600.0
 
 
 def follow_runs(store: str | None, selection: "Selection", limit: int, *, json_: bool, projects: bool) -> NoReturn:
@@ -373,7 +373,7 @@ def follow_runs(store: str | None, selection: "Selection", limit: int, *, json_:
             depth = depths[run.run_id] = depths.get(run.parent_id or "", -1) + 1
             columns.print([tables.run_cells(run, depth, projects=projects)], head=is_first)
 
-    since = time.time() - LOOK_BACK
+    since = time.time() - _LOOK_BACK
     with suppress(KeyboardInterrupt), _wait_for_store(store) as opened:
         # Runs that are not among the newest ones are not printed before they change. They are asked for first:
         # a run that begins in between is printed, now or at the next look.

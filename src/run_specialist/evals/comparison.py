@@ -15,8 +15,8 @@ from run_specialist.evals.plan import CaseRun, EvalResult
 from run_specialist.views.eval_page import AMOUNTS
 from run_specialist.views.page import signed
 
-ALPHA = 0.05
-"""Maximum probability that any comparison reports a difference although there is none, over all variants together."""
+# Maximum probability that any comparison reports a difference although there is none, over all variants together.
+_ALPHA = 0.05
 POWER = 0.8
 """Probability of detecting the difference with the proposed number of cases."""
 
@@ -85,7 +85,7 @@ def comparisons(result: EvalResult, tolerance: float = 0.0) -> tuple[Comparison,
     """Compare each variant with the baseline, or with the first one; a score difference up to the tolerance is none."""
     base = next((one for one in result.variants if one.is_baseline), *result.variants[:1])
     others = [one.name for one in result.variants if one is not base]
-    return tuple(_compared(result, Comparison(name, base.name, tolerance, ALPHA / len(others))) for name in others)
+    return tuple(_compared(result, Comparison(name, base.name, tolerance, _ALPHA / len(others))) for name in others)
 
 
 def _compared(result: EvalResult, one: Comparison) -> Comparison:

@@ -23,8 +23,8 @@ from run_specialist.tools.ignore import compile_globs
 
 RUN = "run"
 """Attribute of the context that holds the `CheckedRun`."""
-ANSWER_JUDGE = "answer-judge"
-"""The judge included in the package."""
+# The judge included in the package.
+_ANSWER_JUDGE = "answer-judge"
 PATTERN_TIMEOUT = 5.0
 """Timeout of a regular expression of a case, which may take for ever, e.g. `(a+)+$` [s]."""
 UNBILLED = ("GEval", "LLMJudge")
@@ -265,7 +265,7 @@ class Judge(RunCheck):
     """Whether a judge, which is another specialist, finds that the answer meets a rubric."""
 
     rubric: Text
-    specialist: Text = ANSWER_JUDGE
+    specialist: Text = _ANSWER_JUDGE
 
     @property
     def key(self) -> str:

@@ -25,8 +25,8 @@ from run_specialist.tools.threads import in_thread
 
 ENDED = frozenset({"answered", "landed", "partial", "failed"})
 """Statuses of runs that are reused; others are resumed."""
-READING = frozenset({"search", "grep", "glob", "read", "ls", DELEGATE})
-"""Tools whose results depend on files, and the tool whose child runs may use them."""
+# Tools whose results depend on files, and the tool whose child runs may use them.
+_READING = frozenset({"search", "grep", "glob", "read", "ls", DELEGATE})
 
 
 @contextmanager
@@ -123,7 +123,7 @@ class Unchanged:
     async def _reads_same(self, run_id: str) -> bool:
         """Return whether a run and all runs below it would read the same."""
         steps = self._steps.get(run_id)
-        if steps is not None and not any(one.call.name in READING for one in steps.calls):
+        if steps is not None and not any(one.call.name in _READING for one in steps.calls):
             return True
         run = self._store.load(run_id)
         for call in run.calls:

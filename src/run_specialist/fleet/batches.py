@@ -378,8 +378,8 @@ def freeze(
     )
 
 
-GIT_TIME = 10.0
-"""Time limit of a git command; after it the repository has no id [s]."""
+# Time limit of a git command; after it the repository has no id [s].
+_GIT_TIME = 10.0
 COMMIT, PLACE = "commit:", "place:"
 """Prefixes of ids: of the first commits of a repository, and of one folder of one host."""
 
@@ -453,7 +453,7 @@ def root_ids(root: Path) -> list[str]:
     def git(*arguments: str) -> str:
         """Return the output of a git command; empty if it fails."""
         with suppress(UsageError):
-            done = ask_git(real, *arguments, seconds=GIT_TIME)
+            done = ask_git(real, *arguments, seconds=_GIT_TIME)
             return "" if done.returncode else done.stdout.decode("ascii", "replace").strip()
         return ""
 
@@ -465,8 +465,8 @@ def root_ids(root: Path) -> list[str]:
     return ids
 
 
-SEARCH_TIME = 5.0
-"""Time limit of the search for a file that the specialist can read; after it the worker takes items anyway [s]."""
+# Time limit of the search for a file that the specialist can read; after it the worker takes items anyway [s].
+_SEARCH_TIME = 5.0
 
 
 class BatchHere:
@@ -541,7 +541,7 @@ class BatchHere:
         if found.cannot_run:
             raise UsageError("; ".join(found.cannot_run))
         # A longer search does not prove anything, and would block the loop of the worker, whose heartbeats then stop.
-        seconds = min(settled.tool_timeout, SEARCH_TIME)
+        seconds = min(settled.tool_timeout, _SEARCH_TIME)
         await check_paths(file, settled.model_copy(update={"tool_timeout": seconds}), runner.root)
 
     async def take_up(

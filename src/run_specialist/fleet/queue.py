@@ -35,16 +35,16 @@ SILENCE = 7.0
 """Time without a heartbeat after which another worker takes over a job [s]."""
 PORTION = 5_000
 """Number of jobs per insert statement."""
-LOG_DAYS = 7
-"""Age at which entries of the log are deleted once their jobs have ended [days]."""
+# Age at which entries of the log are deleted once their jobs have ended [days].
+_LOG_DAYS = 7
 FIRST_PAUSE, LONGEST_PAUSE = 30.0, 600.0
 """First and longest pause of a batch whose endpoint refuses requests without naming a wait; each pause doubles [s]."""
-PROBE_TIME = 60.0
-"""Time after a pause in which only the first item uses the endpoint [s]."""
+# Time after a pause in which only the first item uses the endpoint [s].
+_PROBE_TIME = 60.0
 LARGEST = 64 * 1024**2
 """Maximum size of a frozen batch or a question [bytes]; a larger one is refused before it fills the memory."""
-RETRIABLE = frozenset({"failed", "aborted", "partial"})
-"""Statuses of ended runs that a job may resume."""
+# Statuses of ended runs that a job may resume.
+_RETRIABLE = frozenset({"failed", "aborted", "partial"})
 UNREADABLE = (zlib.error, ValueError, TypeError, LookupError, AttributeError, RecursionError, MemoryError)
 """Errors of a row whose bytes are not those that this program has written."""
 # Advisory lock held while tables are created.
@@ -94,17 +94,17 @@ class StartedItem:
     """Whether its batch has a cost limit, so that the item needs a share."""
 
 
-QUEUE_SCHEMA = "run_specialist_queue"
-"""PostgreSQL schema of the tables of PgQueuer; its tables never mix with those of another program."""
-REPLY_TIMEOUT = 10.0
-"""How long a statement may take before the connection is replaced [s]."""
+# PostgreSQL schema of the tables of PgQueuer; its tables never mix with those of another program.
+_QUEUE_SCHEMA = "run_specialist_queue"
+# How long a statement may take before the connection is replaced [s].
+_REPLY_TIMEOUT = 10.0
 NOT_SET_UP = "the queue is not set up; run `specialists fleet setup`"
 
 _NAMES = DBSettings(
     # All names are given, because PgQueuer reads those that are not from variables such as FUNCTION and TRIGGER.
     prefix="",
-    db_schema=QUEUE_SCHEMA,
-    channel=Channel(QUEUE_SCHEMA),
+    db_schema=_QUEUE_SCHEMA,
+    channel=Channel(_QUEUE_SCHEMA),
     function="fn_pgqueuer_changed",
     statistics_table="pgqueuer_statistics",
     queue_status_type="pgqueuer_status",
@@ -116,8 +116,8 @@ _NAMES = DBSettings(
     widen_id=True,
 )
 
-Fetch = Callable[..., Awaitable[list[dict[str, Any]]]]
-"""Returns the rows of a statement, which is followed by its values."""
+# Returns the rows of a statement, which is followed by its values.
+_Fetch = Callable[..., Awaitable[list[dict[str, Any]]]]
 
 
 class QueueAway(Exception):
@@ -151,7 +151,7 @@ class Queue:
             return await self._fetched(query, args)
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Fetch]:
+    async def transaction(self) -> AsyncIterator[_Fetch]:
         """Return a context with a function like `fetch` that executes all statements in one transaction.
 
         The transaction is rolled back if the block raises.
@@ -175,7 +175,7 @@ class Queue:
         """Run the block with exclusive use of the connection, with a timeout and readable errors."""
         async with self._one_at_a_time:
             try:
-                async with asyncio.timeout(REPLY_TIMEOUT):
+                async with asyncio.timeout(_REPLY_TIMEOUT):
                     yield
             except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
                 raise StoreUnusable(f"{shown(self.url)}: {NOT_SET_UP}") from error
@@ -231,18 +231,18 @@ class Queue:
                 [batch_id] * len(keys), [*payloads], [priority] * len(keys), dedupe_key=[*keys], on_conflict="skip"
             )
             added += sum(one is not None for one in ids)
-        await self.fetch(PRIORITY, batch_id, priority)
+        await self.fetch(_PRIORITY, batch_id, priority)
         return added
 
     async def check_access(self) -> None:
         """Raise StoreUnusable, with all statements to execute, if the role of a worker lacks privileges."""
-        needed = [(schema, "USAGE") for schema in (NAMESPACE, QUEUE_SCHEMA)]
-        needed += [(table, one) for table, given in GRANTS.items() for one in given]
+        needed = [(schema, "USAGE") for schema in (NAMESPACE, _QUEUE_SCHEMA)]
+        needed += [(table, one) for table, given in _GRANTS.items() for one in given]
         names, privileges = zip(*needed, strict=True)
         role = user_of(self.url)
         grants = [
             f'GRANT {row["privileges"]} ON {"TABLE" if "." in row["name"] else "SCHEMA"} {row["name"]} TO "{role}";'
-            for row in await self.fetch(LACKING, [*names], [*privileges])
+            for row in await self.fetch(_LACKING, [*names], [*privileges])
         ]
         if grants:
             raise StoreUnusable(
@@ -309,7 +309,7 @@ class Queue:
 
     async def uncount(self, job: FleetJob) -> None:
         """Do not count the takeover of an item, because its run is in progress or has ended elsewhere."""
-        await self.fetch(UNCOUNT, job.run_id, job.batch_id)
+        await self.fetch(_UNCOUNT, job.run_id, job.batch_id)
 
     async def finish(self, job: FleetJob, state: str | None, error: str | None = None) -> bool:
         """Remove a job and set the state of its item, unless another worker has taken it; return whether this was done.
@@ -317,7 +317,7 @@ class Queue:
         state: None to keep that of the item.
         """
         packed = None if error is None else pack(error)
-        return bool(await self.fetch(FINISH, job.job_id, self.worker, job.run_id, job.batch_id, state, packed))
+        return bool(await self.fetch(_FINISH, job.job_id, self.worker, job.run_id, job.batch_id, state, packed))
 
     async def hand_back(self, job: FleetJob, delay: float, *, waits: bool = True, counts: bool = False) -> bool:
         """Queue a job again, unless another worker has taken it; return whether this was done.
@@ -327,26 +327,26 @@ class Queue:
         counts: whether this adds to the attempts of the job.
         """
         values = (job.job_id, self.worker, job.run_id, job.batch_id, timedelta(seconds=delay), waits, int(counts))
-        return bool(await self.fetch(HAND_BACK, *values))
+        return bool(await self.fetch(_HAND_BACK, *values))
 
     async def close_gate(self, batch_id: str, wait: float | None, reason: str) -> None:
         """Pause a batch in the whole fleet.
 
         wait: duration that the endpoint requested; None for pauses that double [s].
         """
-        await self.fetch(CLOSE, batch_id, wait, FIRST_PAUSE, reason, LONGEST_PAUSE)
+        await self.fetch(_CLOSE, batch_id, wait, FIRST_PAUSE, reason, LONGEST_PAUSE)
 
     async def may_probe(self, batch_id: str) -> bool:
         """Return whether this worker may try one item of a batch after its pause; others continue to pause."""
-        return bool(await self.fetch(PROBE, batch_id, PROBE_TIME))
+        return bool(await self.fetch(_PROBE, batch_id, _PROBE_TIME))
 
     async def open_gate(self, batch_id: str) -> None:
         """Let the fleet take the items of a batch again."""
         await self.fetch(OPEN, batch_id, False)
 
     async def prune_log(self) -> int:
-        """Delete entries of PgQueuer's log about jobs that ended more than `LOG_DAYS` ago; return how many."""
-        return len(await self.fetch(PRUNE, timedelta(days=LOG_DAYS), PORTION))
+        """Delete entries of PgQueuer's log about jobs that ended more than `_LOG_DAYS` ago; return how many."""
+        return len(await self.fetch(PRUNE, timedelta(days=_LOG_DAYS), PORTION))
 
     async def share(
         self, job: FleetJob, own: float | None, *, worker_slots: int, batch_slots: int, typical: float
@@ -363,22 +363,22 @@ class Queue:
         """
         batch, run = job.batch_id, job.run_id
         async with self.transaction() as fetch:
-            (locked,) = await fetch(LOCK, batch)
+            (locked,) = await fetch(_LOCK, batch)
             if locked["cost_limit"] is None:
                 return None
-            if not await fetch(MINE, job.job_id, self.worker):
+            if not await fetch(_MINE, job.job_id, self.worker):
                 raise NotAffordable(batch)
             limit = locked["cost_limit"]
-            (sums,) = await fetch(TAKEN, batch, run)
+            (sums,) = await fetch(_TAKEN, batch, run)
             (fleet,) = await fetch(FLEET, batch)
-            slots = batch_slots or fleet["workers"] * worker_slots + SPARE
+            slots = batch_slots or fleet["workers"] * worker_slots + _SPARE
             free = max(min(slots, fleet["jobs"]) - sums["under_way"], 1)
             granted = Grants(limit, free, spent=sums["taken"], typical=max(typical, sums["dearest"])).take(own)
             if granted is not None:
-                await fetch(RESERVE, batch, run, sums["own"] + granted)
+                await fetch(_RESERVE, batch, run, sums["own"] + granted)
                 return granted
             if not sums["under_way"]:
-                await fetch(RESERVE, batch, run, None)
+                await fetch(_RESERVE, batch, run, None)
                 await fetch(END, batch, pack(f"the cost limit of {dollars(limit)} leaves too little for another item"))
                 await fetch(CANCEL, batch, job.job_id)
         raise NotAffordable(batch) if sums["under_way"] else LimitReached(batch)
@@ -388,7 +388,7 @@ def _job(job_id: int, batch_id: str, attempts: int, payload: bytes) -> FleetJob:
     with suppress(*UNREADABLE):
         content = json.loads(payload)
         run_id, retry = content["run_id"], tuple(content["retry"])
-        if run_id.startswith(f"{batch_id}-") and {*retry} <= RETRIABLE:
+        if run_id.startswith(f"{batch_id}-") and {*retry} <= _RETRIABLE:
             return FleetJob(job_id, batch_id, run_id, retry, attempts)
     return FleetJob(job_id, batch_id)
 
@@ -405,8 +405,8 @@ def in_line(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-LOOP_PATIENCE = 60.0
-"""Time without a sign of the event loop after which the worker counts as dead [s]."""
+# Time without a sign of the event loop after which the worker counts as dead [s].
+_LOOP_PATIENCE = 60.0
 
 
 class Heartbeat(threading.Thread):
@@ -438,7 +438,7 @@ class Heartbeat(threading.Thread):
         """Send heartbeats."""
         connection: psycopg.Connection[Any] | None = None
         while not self._stopped_by.wait(self.INTERVAL):
-            if time.monotonic() - self._responded < LOOP_PATIENCE and (held := [*self._held()]):
+            if time.monotonic() - self._responded < _LOOP_PATIENCE and (held := [*self._held()]):
                 try:
                     if connection is None or connection.closed:
                         connection = psycopg.connect(**parameters(self._url), autocommit=True)
@@ -457,10 +457,11 @@ class Heartbeat(threading.Thread):
 # that has it now, whose item would be lost if that worker died. Job and item change in one statement, so that neither
 # can change alone.
 
-JOBS, LOG = f"{QUEUE_SCHEMA}.pgqueuer", f"{QUEUE_SCHEMA}.pgqueuer_log"
+JOBS, LOG = f"{_QUEUE_SCHEMA}.pgqueuer", f"{_QUEUE_SCHEMA}.pgqueuer_log"
 BATCHES, ITEMS, RUNS, TURNS, GATES = (f"{NAMESPACE}.{name}" for name in ("batches", "items", "runs", "turns", "gates"))
 
-GRANTS: dict[str, tuple[str, ...]] = {
+# The privileges on tables that a worker needs; it also needs USAGE of both schemas.
+_GRANTS: dict[str, tuple[str, ...]] = {
     BATCHES: ("SELECT", "UPDATE (state, reason)"),
     ITEMS: ("SELECT", "UPDATE"),
     GATES: ("SELECT", "INSERT", "UPDATE", "DELETE"),
@@ -471,9 +472,9 @@ GRANTS: dict[str, tuple[str, ...]] = {
     JOBS: ("SELECT", "UPDATE", "DELETE"),
     LOG: ("SELECT", "INSERT", "UPDATE", "DELETE"),
 }
-"""The privileges on tables that a worker needs; it also needs USAGE of both schemas."""
 
-LACKING = """
+# Selects the privileges that the role of this session lacks; values: names of schemas and tables, privileges.
+_LACKING = """
 select name, string_agg(privilege, ', ') as privileges from unnest($1::text[], $2::text[]) as needed (name, privilege)
 where case
     when privilege = 'USAGE' then not has_schema_privilege(name, privilege)
@@ -482,12 +483,15 @@ where case
     else not has_any_column_privilege(name, split_part(privilege, ' ', 1)) end
 group by name order by name
 """
-"""Selects the privileges that the role of this session lacks; values: names of schemas and tables, privileges."""
 
 _LOGGED = f"insert into {LOG} (job_id, status, entrypoint, priority) select id, {{}}, entrypoint, priority from mine"
 _ITEM_OF_MINE = "where run_id = $3 and batch_id = $4 and exists (select 1 from mine)"
 
-FINISH = f"""
+# Deletes a job, sets the state of its item, and returns the unspent part of the item's share of the cost limit.
+#
+# If the cost of its run is unknown, the whole grant counts as spent. Values: job, worker, run, batch, state (null =
+# as it is), packed error.
+_FINISH = f"""
 with mine as (delete from {JOBS} where id = $1 and queue_manager_id = $2 returning id, entrypoint, priority),
 logged as ({_LOGGED.format("'successful'")}),
 item as (
@@ -497,13 +501,11 @@ item as (
 )
 select id from mine
 """
-"""Deletes a job, sets the state of its item, and returns the unspent part of the item's share of the cost limit.
 
-If the cost of its run is unknown, the whole grant counts as spent.
-Values: job, worker, run, batch, state (null = as it is), packed error.
-"""
-
-HAND_BACK = f"""
+# Queues a job again.
+#
+# Values: job, worker, run, batch, delay, whether the item waits and is not at work elsewhere, attempts to add.
+_HAND_BACK = f"""
 with mine as (
     update {JOBS} set status = 'queued', execute_after = now() + $5::interval, attempts = attempts + $7::int,
         updated = now(), queue_manager_id = null, slot = null
@@ -512,10 +514,6 @@ with mine as (
 logged as ({_LOGGED.format("'queued'")}),
 item as (update {ITEMS} set state = 'waiting', granted = null {_ITEM_OF_MINE} and $6 and state = 'begun')
 select id from mine
-"""
-"""Queues a job again.
-
-Values: job, worker, run, batch, delay, whether the item waits and is not at work elsewhere, attempts to add.
 """
 
 BEAT = f"""
@@ -541,8 +539,8 @@ returning before.state = 'begun' as taken_over, i.takeovers, i.question, has_end
 """
 """Begins an item. If it was not handed back, its worker has died: this is a takeover, counted since the newest turn."""
 
-UNCOUNT = f"update {ITEMS} set takeovers = greatest(takeovers - 1, 0) where run_id = $1 and batch_id = $2"
-"""Reverts the count of a takeover that was not one."""
+# Reverts the count of a takeover that was not one.
+_UNCOUNT = f"update {ITEMS} set takeovers = greatest(takeovers - 1, 0) where run_id = $1 and batch_id = $2"
 
 WAITING = f"""
 select v.version_num as version, b.batch_id, b.state,
@@ -559,28 +557,27 @@ order by b.created_at, b.batch_id
 `closed`: for how long the gate is closed [s], null = it is open; `held`: jobs that workers hold.
 """
 
-PRIORITY = f"update {JOBS} set priority = $2 where entrypoint = $1 and priority <> $2"
-"""Sets the priority of all jobs of a batch."""
+# Sets the priority of all jobs of a batch.
+_PRIORITY = f"update {JOBS} set priority = $2 where entrypoint = $1 and priority <> $2"
 
 SELECT_BATCH = f"select frozen from {BATCHES} where batch_id = $1"
 
-PROBE = f"""
+# Lets one worker of the fleet try one item after a pause; values: batch, time for it [s].
+_PROBE = f"""
 update {GATES} set probe = extract(epoch from now()) + $2::float
 where batch_id = $1 and greatest(until, probe) <= extract(epoch from now()) returning batch_id
 """
-"""Lets one worker of the fleet try one item after a pause; values: batch, time for it [s]."""
 
-CLOSE = f"""
+# Closes the gate of a batch; values: batch, requested wait [s], first pause, reason, longest pause.
+#
+# Further runs that fail in the same outage do not prolong the pause.
+_CLOSE = f"""
 insert into {GATES} as g (batch_id, until, probe, failures, reason)
 values ($1, extract(epoch from now()) + coalesce($2::float, $3::float), 0, 1, $4)
 on conflict (batch_id) do update set reason = excluded.reason, probe = 0,
     failures = g.failures + case when g.until <= extract(epoch from now()) then 1 else 0 end,
     until = greatest(g.until, extract(epoch from now()) + coalesce($2,
         case when g.until <= extract(epoch from now()) then least($3 * power(2, g.failures), $5::float) else 0 end))
-"""
-"""Closes the gate of a batch; values: batch, requested wait [s], first pause, reason, longest pause.
-
-Further runs that fail in the same outage do not prolong the pause.
 """
 
 OPEN = f"delete from {GATES} where batch_id = $1 and (until <= extract(epoch from now()) or $2)"
@@ -650,27 +647,26 @@ Counts the items by state and the jobs; `silent`: age of the oldest heartbeat [s
 progress may still spend.
 """
 
-SPARE = 1
-"""Number of shares of a cost limit reserved for workers that start later."""
+# Number of shares of a cost limit reserved for workers that start later.
+_SPARE = 1
 
-LOCK = f"select cost_limit::float8 from {BATCHES} where batch_id = $1 for update"
-"""Selects the limit of a batch, and locks it against other workers that request a share."""
+# Selects the limit of a batch, and locks it against other workers that request a share.
+_LOCK = f"select cost_limit::float8 from {BATCHES} where batch_id = $1 for update"
 
-MINE = f"select id from {JOBS} where id = $1 and queue_manager_id = $2 for update"
-"""Selects a job if the worker still holds it; values: job, worker."""
+# Selects a job if the worker still holds it; values: job, worker.
+_MINE = f"select id from {JOBS} where id = $1 and queue_manager_id = $2 for update"
 
-TAKEN = f"""
+# Selects the spent and the granted amounts of the items of a batch, for the requesting item; values: batch, run.
+#
+# `taken`: of all items, without the earlier grant of the requesting item; `dearest`: cost of the most expensive run;
+# `own`: cost of the item so far [USD]; `under_way`: other items with a grant.
+_TAKEN = f"""
 select (coalesce(sum(greatest(coalesce(i.granted, 0), coalesce(r.cost_usd, 0))) filter (where i.run_id <> $2), 0)
         + coalesce(max(r.cost_usd) filter (where i.run_id = $2), 0))::float8 as taken,
     coalesce(max(r.cost_usd), 0)::float8 as dearest,
     coalesce(max(r.cost_usd) filter (where i.run_id = $2), 0)::float8 as own,
     count(*) filter (where i.run_id <> $2 and i.state = 'begun' and i.granted is not null) as under_way
 from {ITEMS} i left join {RUNS} r on r.run_id = i.run_id where i.batch_id = $1
-"""
-"""Selects the spent and the granted amounts of the items of a batch, for the requesting item; values: batch, run.
-
-`taken`: of all items, without the earlier grant of the requesting item; `dearest`: cost of the most expensive run;
-`own`: cost of the item so far [USD]; `under_way`: other items with a grant.
 """
 
 FLEET = f"""
@@ -679,11 +675,11 @@ from {JOBS} where entrypoint = $1
 """
 """Counts the jobs of a batch, and the workers that hold some."""
 
-RESERVE = f"""
+# Grants an item the maximum cost of its run, or makes it wait again; values: batch, run, cost or null [USD].
+_RESERVE = f"""
 update {ITEMS} set granted = $3::float8, state = case when $3 is null then 'waiting' else state end
 where batch_id = $1 and run_id = $2
 """
-"""Grants an item the maximum cost of its run, or makes it wait again; values: batch, run, cost or null [USD]."""
 
 END = f"update {BATCHES} set state = 'ended', reason = $2 where batch_id = $1 and state in ('open', 'paused')"
 """Ends a batch whose limit leaves too little for another item; values: batch, packed reason."""

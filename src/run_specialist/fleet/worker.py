@@ -39,8 +39,8 @@ SHARE_DELAY = 2.0
 """Delay before an item for which the cost limit currently leaves too little is taken again [s]."""
 AT_WORK_DELAY = 10.0
 """Delay before an item whose run is in progress elsewhere is taken again [s]."""
-SERVER_ERROR_DELAY = 30.0
-"""Delay after the first server error of an item; it doubles [s]."""
+# Delay after the first server error of an item; it doubles [s].
+_SERVER_ERROR_DELAY = 30.0
 MAX_SERVER_ERRORS = 3
 """Number of server errors after which an item counts as failed, because its question may cause them."""
 PAUSING = frozenset({"rate_limited", "overloaded", "quota", "connection"})
@@ -99,7 +99,7 @@ def judge(outcome: Outcome, attempts: int, *, cancelled: bool = False) -> Verdic
     if kind == "model_missing":
         return JobRequeued(also="pause the batch", reason=reason)
     if kind == "server_error" and attempts < MAX_SERVER_ERRORS - 1:
-        return JobRequeued(SERVER_ERROR_DELAY * 2**attempts, counts=True, reason=reason)
+        return JobRequeued(_SERVER_ERROR_DELAY * 2**attempts, counts=True, reason=reason)
     return JobFinished()
 
 
@@ -235,10 +235,10 @@ class JobWork:
         return not await asyncio.to_thread(owners.is_alive, url, owner)
 
 
-POLL = 1.0
-"""Interval at which an idle worker looks for jobs [s]."""
-FAREWELL = 10.0
-"""Time in which a stopping worker tries to hand its jobs back; after that they are taken over [s]."""
+# Interval at which an idle worker looks for jobs [s].
+_POLL = 1.0
+# Time in which a stopping worker tries to hand its jobs back; after that they are taken over [s].
+_FAREWELL = 10.0
 _MAX_DEFECTS = 3
 
 
@@ -325,11 +325,11 @@ class Worker:
                     break
                 if not may_be_more:
                     with suppress(TimeoutError):
-                        await asyncio.wait_for(self._changed.wait(), POLL)
+                        await asyncio.wait_for(self._changed.wait(), _POLL)
             while self._under_way:
                 self._heart.respond()
                 self._show_health("stopping")
-                await asyncio.wait([*self._under_way], timeout=POLL)
+                await asyncio.wait([*self._under_way], timeout=_POLL)
         finally:
             self._heart.stop()
             await self._upkeep.stop()
@@ -349,7 +349,7 @@ class Worker:
                 self._is_away = False
                 self._log("the database is available again")
                 # No jobs are taken for a moment, because those of workers that reconnect look abandoned.
-                await self._pause(Heartbeat.INTERVAL + POLL)
+                await self._pause(Heartbeat.INTERVAL + _POLL)
                 return True
             limits = await self._open_batches(waiting, taken)
             for priority in sorted({waiting[one].priority for one in limits}, reverse=True):
@@ -448,12 +448,12 @@ class Worker:
     async def _obey(self, job: FleetJob, verdict: Verdict) -> None:
         """Carry out a verdict, however long the database is unavailable; a stopping worker waits only briefly."""
         since_stop = 0.0
-        while since_stop < FAREWELL:
+        while since_stop < _FAREWELL:
             try:
                 await self._record(job, verdict)
             except (QueueAway, errors.StoreUnusable):
-                since_stop += POLL if self._stopping.is_set() else 0.0
-                await asyncio.sleep(POLL)
+                since_stop += _POLL if self._stopping.is_set() else 0.0
+                await asyncio.sleep(_POLL)
             else:
                 return
 
@@ -506,7 +506,7 @@ class Worker:
             self._is_away = True
             self._report(f"the database is unavailable, waiting: {away}", "warning")
             self._show_health("waiting for the database")
-        await self._pause(POLL)
+        await self._pause(_POLL)
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):

@@ -17,14 +17,14 @@ Clock = Callable[[], float]
 
 MAX_TOKENS = 16_000
 """Maximum `max_tokens` of a first attempt [tokens]."""
-MIN_REPLIES = 8
-"""Number of replies of maximum size that the token and cost limits must cover, so that the landing can be paid, too."""
-MIN_REPLY_TOKENS = 1_024
-"""Minimum `max_tokens`, unless it exceeds half of what the limits cover [tokens]."""
+# Number of replies of maximum size that the token and cost limits must cover, so that the landing can be paid, too.
+_MIN_REPLIES = 8
+# Minimum `max_tokens`, unless it exceeds half of what the limits cover [tokens].
+_MIN_REPLY_TOKENS = 1_024
 LANDING_OVERTIME = 0.1
 """Fraction of the time limit by which a landing may exceed it, to wait for an answer that is nearly complete."""
-RETRY_FACTOR = 2
-"""Factor by which `max_tokens` grows when a truncated reply is retried."""
+# Factor by which `max_tokens` grows when a truncated reply is retried.
+_RETRY_FACTOR = 2
 NOT_STARTED = RunSnapshot({})
 """The snapshot of a run before it starts."""
 
@@ -170,8 +170,8 @@ class Account:
 
     def raise_max_tokens(self) -> None:
         """Raise `max_tokens` for the next requests, because a reply was truncated."""
-        self._growth *= RETRY_FACTOR
-        self.max_tokens = min(self.max_tokens * RETRY_FACTOR, self._provider.capabilities.max_output_tokens)
+        self._growth *= _RETRY_FACTOR
+        self.max_tokens = min(self.max_tokens * _RETRY_FACTOR, self._provider.capabilities.max_output_tokens)
         self._reserve_landing()
 
     def room(self, longest: int | None) -> int:
@@ -201,7 +201,7 @@ class Account:
             affordable.append(cost_limit / price * 1_000 if price else None)
         for tokens in affordable:
             if tokens is not None:
-                share = max(tokens / MIN_REPLIES, min(MIN_REPLY_TOKENS, tokens / 2))
+                share = max(tokens / _MIN_REPLIES, min(_MIN_REPLY_TOKENS, tokens / 2))
                 max_tokens = min(max_tokens, max(int(share), 1))
         return max_tokens
 

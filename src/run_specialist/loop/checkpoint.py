@@ -12,10 +12,10 @@ from run_specialist.record.messages import Message
 
 COMMIT_TIMEOUT = 10.0
 """Timeout of a checkpoint, after which the run continues without it: a slow disk must not cost an answer [s]."""
-COMMIT_TIMEOUT_ONCE_SLOW = 0.1
-"""Timeout once the store has already been slow, until it has caught up [s]."""
-REQUIRED_STORE_TIMEOUT = 60.0
-"""Timeout of a checkpoint with `on_lost="abort"`, where the run ends without its store [s]."""
+# Timeout once the store has already been slow, until it has caught up [s].
+_COMMIT_TIMEOUT_ONCE_SLOW = 0.1
+# Timeout of a checkpoint with `on_lost="abort"`, where the run ends without its store [s].
+_REQUIRED_STORE_TIMEOUT = 60.0
 POLL_INTERVAL = 0.2
 """Interval at which a waiting run checks whether its store is slow or unreachable [s]."""
 STORE_SLOW = (
@@ -87,7 +87,7 @@ class Checkpoint:
         left = self._run.account.seconds_left(in_landing=False)
         reply_timeout = COMMIT_TIMEOUT
         if self._needs_store:
-            most = REQUIRED_STORE_TIMEOUT if left is None else min(left, REQUIRED_STORE_TIMEOUT)
+            most = _REQUIRED_STORE_TIMEOUT if left is None else min(left, _REQUIRED_STORE_TIMEOUT)
             reply_timeout = max(most, COMMIT_TIMEOUT)
         try:
             problem = await self._flush(journal, reply_timeout, left)
@@ -124,7 +124,7 @@ class Checkpoint:
         """
         loop = asyncio.get_running_loop()
         started = loop.time()
-        timeout = COMMIT_TIMEOUT_ONCE_SLOW if self._is_slow else reply_timeout
+        timeout = _COMMIT_TIMEOUT_ONCE_SLOW if self._is_slow else reply_timeout
         deadline: float | None = timeout
         while deadline is None or loop.time() - started < deadline:
             try:

@@ -40,15 +40,15 @@ class TextPart:
     text: str
 
 
-TurnPart = TextPart | CompletedCall
-"""A call and its result are never separated."""
+# A call and its result are never separated.
+_TurnPart = TextPart | CompletedCall
 
 
 @dataclass(frozen=True)
 class Turn:
     """One turn of the model: its text and calls, with the results and any text of the user."""
 
-    parts: tuple[TurnPart, ...]
+    parts: tuple[_TurnPart, ...]
     """The parts in order, each call with its result; thinking is omitted."""
     messages: tuple[Message, ...] = ()
     """The messages that the turn was parsed from; empty for a turn from a flattened message."""
@@ -100,7 +100,7 @@ def turns(messages: Sequence[Message]) -> tuple[Turn, ...]:
     return tuple(Turn(tuple(_parts(group)), tuple(group)) for group in groups)
 
 
-def _parts(messages: Sequence[Message]) -> Iterator[TurnPart]:
+def _parts(messages: Sequence[Message]) -> Iterator[_TurnPart]:
     results: defaultdict[object, deque[Block]] = defaultdict(deque)
     for block in _blocks(messages, "tool_result"):
         results[block.get("tool_use_id")].append(block)
@@ -186,8 +186,8 @@ def _json(value: object) -> str:
 
 SUMMARY = "Your work on this until now, as a summary; the outputs themselves are archived:\n"
 ARCHIVED = "Your calls whose outputs are archived; get_tool_response reads one again by its executionId:\n"
-LONGEST_ARGUMENTS = 300
-"""Maximum length of the arguments in the line of an archived call [characters]."""
+# Maximum length of the arguments in the line of an archived call [characters].
+_LONGEST_ARGUMENTS = 300
 
 _LABELS: dict[Literal["user", "assistant"], str] = {"user": "The user wrote:\n", "assistant": "Written on the way:\n"}
 _CALL = re.compile(r"Tool call (\{[^\n]*\}) (returned|failed):\n")
@@ -203,7 +203,7 @@ class FlattenedTranscript:
     """Empty if the message contains only the question."""
     archived: tuple[str, ...] = ()
     """One line for each call whose output is archived."""
-    parts: tuple[TurnPart, ...] = ()
+    parts: tuple[_TurnPart, ...] = ()
     """The parts kept in full."""
 
     @classmethod
@@ -221,9 +221,9 @@ class FlattenedTranscript:
         return Message("user", (*self.question, *({"type": "text", "text": text} for text in texts)))
 
 
-def _by_call(parts: Iterable[TurnPart]) -> list[tuple[TurnPart, ...]]:
+def _by_call(parts: Iterable[_TurnPart]) -> list[tuple[_TurnPart, ...]]:
     """Group parts so that each group ends with a call; text after the last call is a group without one."""
-    groups: list[list[TurnPart]] = [[]]
+    groups: list[list[_TurnPart]] = [[]]
     for part in parts:
         groups[-1].append(part)
         if isinstance(part, CompletedCall):
@@ -231,7 +231,7 @@ def _by_call(parts: Iterable[TurnPart]) -> list[tuple[TurnPart, ...]]:
     return [tuple(group) for group in groups if group]
 
 
-def labeled(part: TurnPart) -> str:
+def labeled(part: _TurnPart) -> str:
     """Return a part as text under its label."""
     if isinstance(part, TextPart):
         return _LABELS[part.role] + part.text
@@ -242,12 +242,12 @@ def labeled(part: TurnPart) -> str:
 def archived_line(pair: CompletedCall) -> str:
     """Return the line that shows a call whose output is archived."""
     arguments = encode(pair.call.arguments).decode()
-    if len(arguments) > LONGEST_ARGUMENTS:
-        arguments = arguments[:LONGEST_ARGUMENTS] + " …"
+    if len(arguments) > _LONGEST_ARGUMENTS:
+        arguments = arguments[:_LONGEST_ARGUMENTS] + " …"
     return f"{pair.call.name} {arguments} -> {archived_placeholder(pair.call.id)}".replace("\n", " ")
 
 
-def _part(text: str) -> TurnPart:
+def _part(text: str) -> _TurnPart:
     for role, label in _LABELS.items():
         if text.startswith(label):
             return TextPart(role, text.removeprefix(label))

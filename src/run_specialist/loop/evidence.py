@@ -16,13 +16,13 @@ from run_specialist.tools.files import shown_lines, unclipped
 from run_specialist.tools.respond import MOST_EVIDENCE, PLACE, Citation, Response
 from run_specialist.tools.respond import NAME as RESPOND
 
-SALVAGED_RESULT = 600
-"""Maximum length of one result in a salvaged answer [characters]."""
+# Maximum length of one result in a salvaged answer [characters].
+_SALVAGED_RESULT = 600
 SALVAGED_TOTAL = 6_000
 """Maximum length of all results in a salvaged answer [characters]."""
 _SALVAGED = "[No finished answer: "
-LABEL_LENGTH = 200
-"""Maximum length of the line that shows a call [characters]."""
+# Maximum length of the line that shows a call [characters].
+_LABEL_LENGTH = 200
 GATHERED_QUOTE = 400
 """Maximum length of the quote taken from one result when there is no answer [characters]."""
 
@@ -82,7 +82,7 @@ def salvage(why: str, text: str, executed: Sequence[CallRecord]) -> str:
     parts, characters_left = [], SALVAGED_TOTAL
     # Newest first: if not all results fit, the newest are the most likely to bear on the answer.
     for call in reversed(_useful(executed)):
-        part = f"{label(call.call)}\n{_excerpt(call.text, SALVAGED_RESULT)}"
+        part = f"{label(call.call)}\n{_excerpt(call.text, _SALVAGED_RESULT)}"
         if len(part) > characters_left:
             break
         parts.append(part)
@@ -104,7 +104,7 @@ def _useful(executed: Sequence[CallRecord]) -> list[CallRecord]:
 
 def label(call: ToolCall) -> str:
     """Return the call on one line, as the source of its result."""
-    return _excerpt(f"{call.name} {json.dumps(call.arguments, ensure_ascii=False)}", LABEL_LENGTH)
+    return _excerpt(f"{call.name} {json.dumps(call.arguments, ensure_ascii=False)}", _LABEL_LENGTH)
 
 
 def _excerpt(text: str, length: int) -> str:

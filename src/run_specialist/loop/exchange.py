@@ -32,8 +32,8 @@ from run_specialist.tools.respond import Response, without_question
 _T = TypeVar("_T")
 
 
-SHORT_TOKENS = 512
-"""Maximum `max_tokens` of the short request [tokens]."""
+# Maximum `max_tokens` of the short request [tokens].
+_SHORT_TOKENS = 512
 
 
 class Exchange:
@@ -132,7 +132,7 @@ class Exchange:
         schema = short
         if schema is None and choice is Choice.SCHEMA and self._respond:
             schema = strict(without_question(self._respond.input_schema))
-        room = self._run.account.room(longest if short is None else SHORT_TOKENS)
+        room = self._run.account.room(longest if short is None else _SHORT_TOKENS)
         # None after a pause: the last message is the model's own, and takes no instruction.
         instruction = messages[-1].landing_instruction and landing_instruction
         name, has_read = RESPOND if short is None else "answer", self.has_passages or has_calls(messages)

@@ -28,15 +28,15 @@ from run_specialist.tools.search import content_terms, stems
 
 TOOL = "search"
 MOST_PASSAGES = 5
-LONGEST_PASSAGE = 400
-"""Maximum length of a passage [characters]."""
+# Maximum length of a passage [characters].
+_LONGEST_PASSAGE = 400
 LONGEST_SEARCH = 5.0
 """Timeout of the search, most of which is spent on the index [s]."""
 
-MOST_ADDED = 2
-"""Maximum number of lines that the program adds to the quotes of a short reply."""
-ONLY_READ = {"search", "grep", "glob", "read", "ls", "respond", "get_tool_response"}
-"""Tools beside which the short request is possible."""
+# Maximum number of lines that the program adds to the quotes of a short reply.
+_MOST_ADDED = 2
+# Tools beside which the short request is possible.
+_ONLY_READ = {"search", "grep", "glob", "read", "ls", "respond", "get_tool_response"}
 
 _TOTAL = re.compile(r"best of (?:the passages of )?(\d+)")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`*\"(])")
@@ -103,7 +103,7 @@ class FirstSearch:
         is_plain = job.answer_schema is None and job.settings.evidence != "off" and job.settings.offline != "refuse"
         is_local = prefix_of(job.provider.model) is not None and job.opening.tool_calls == "json"
         can_answer = bool(self._lines) and not self._unknown
-        return can_answer and is_plain and is_local and {*job.opening.tools.names} <= ONLY_READ
+        return can_answer and is_plain and is_local and {*job.opening.tools.names} <= _ONLY_READ
 
     def ending(self, status: Status, response: Response) -> Ending:
         """Return how a run ends with an answer: as `partial` if names of its question occur in no file.
@@ -148,7 +148,7 @@ class FirstSearch:
         # Lines for the words of the answer that neither the quotes nor the question contain.
         known = stems(" ".join([self._run.job.question, *(text for _, _, text in chosen)]))
         missing = stems(" ".join(content_terms(answer))) - known
-        for _ in range(MOST_ADDED):
+        for _ in range(_MOST_ADDED):
             best = max(self._lines, key=lambda line: len(missing & stems(line[2])))
             if missing & stems(best[2]):
                 chosen.append(best)
@@ -180,7 +180,7 @@ def passages(result: str, question: str) -> Iterator[tuple[Sequence[ShownLine], 
         units = list(_units(lines[len(heading) :]))
         # A window is consecutive lines that fit, or one line.
         windows = [units[begin:end] for begin, end in combinations(range(len(units) + 1), 2)]
-        fitting = [one for one in windows if len(one) == 1 or sum(len(line[2]) + 1 for line in one) <= LONGEST_PASSAGE]
+        fitting = [one for one in windows if len(one) == 1 or sum(len(line[2]) + 1 for line in one) <= _LONGEST_PASSAGE]
         if fitting:
             yield heading, max(fitting, key=lambda lines: (_value(lines, weights), len(lines)))
 
@@ -198,7 +198,7 @@ def _units(lines: Iterable[ShownLine]) -> Iterable[ShownLine]:
     """Yield short lines whole, and the sentences of long ones, each cut to the length of a passage."""
     for path, number, text in lines:
         for part in _SENTENCE_END.split(text) if len(text) > _LONG_LINE else [text]:
-            cut = part[:LONGEST_PASSAGE]
+            cut = part[:_LONGEST_PASSAGE]
             yield path, number, part if part == cut else cut.rpartition(" ")[0] or cut
 
 

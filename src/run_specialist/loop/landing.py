@@ -8,8 +8,8 @@ from run_specialist.record.events import Landed
 
 CHOICES = {Rung.FORCE: Choice.RESPOND, Rung.SCHEMA: Choice.SCHEMA, Rung.NONE: Choice.NONE}
 """The tool choice of each rung; all other requests use AUTO."""
-WITH_TOOLS = {Rung.ORDER, Rung.WAIT, Rung.FINALIZE}
-"""Rungs without a tool choice, in which an API could continue to run its own tools."""
+# Rungs without a tool choice, in which an API could continue to run its own tools.
+_WITH_TOOLS = {Rung.ORDER, Rung.WAIT, Rung.FINALIZE}
 RUNGS: dict[str, Rung] = {choice: rung for rung, choice in CHOICES.items()}
 
 
@@ -39,7 +39,7 @@ class Landing:
             return tuple(rung for rung in known.rungs if rung not in self._refused)
         refused = self._refused if known.none_choice else self._refused | {Rung.NONE}
         if self._run.job.runs_on_server:
-            refused = refused | WITH_TOOLS
+            refused = refused | _WITH_TOOLS
         return ladder(
             self._run.job.landing_style,
             forced_choice=known.forced_choice,

@@ -31,8 +31,8 @@ from run_specialist.record.outcome import ErrorKind, Evidence, Exit
 from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.tools.respond import Response
 
-MAX_PAUSES = 5
-"""Paused turns accepted in one run."""
+# Paused turns accepted in one run.
+_MAX_PAUSES = 5
 # Why an answer without a language model is partial, by stop reason.
 _MATCHES = {
     WEAK_MATCH: "weak match: no file holds enough of the words of the question",
@@ -269,8 +269,8 @@ class Loop:
         # With a tool that the API has run, the limits of the run bound the pauses.
         if not has_server_calls(reply.content):
             self._pauses += 1
-        if self._pauses > MAX_PAUSES:
-            return Ending("partial", error=f"the model paused more than {MAX_PAUSES} times")
+        if self._pauses > _MAX_PAUSES:
+            return Ending("partial", error=f"the model paused more than {_MAX_PAUSES} times")
         self._exchange.enter(reply, ())
         self.landing.was_paused()
         return None

@@ -35,8 +35,8 @@ PROVIDER_VARIABLE = "OTEL_PYTHON_TRACER_PROVIDER"
 """Environment variable that enables spans in a program that does not import OpenTelemetry."""
 CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 """Environment variable that includes the content of messages and tool calls in the spans."""
-CONTENT_ENABLED = {"true", "span_only", "span_and_event"}
-"""Values of this variable that enable it."""
+# Values of this variable that enable it.
+_CONTENT_ENABLED = {"true", "span_only", "span_and_event"}
 
 _log = logging.getLogger(__name__)
 _current: ContextVar["Span | None"] = ContextVar("run_specialist_span", default=None)
@@ -68,8 +68,8 @@ def find_tracer() -> "Tracer | None":
     return None
 
 
-Attributes = Mapping[str, "AttributeValue | None"]
-"""Attributes of a span; those that are None are omitted."""
+# Attributes of a span; those that are None are omitted.
+_Attributes = Mapping[str, "AttributeValue | None"]
 
 
 class Span:
@@ -82,7 +82,7 @@ class Span:
         self,
         tracer: "Tracer | None" = None,
         name: str = "",
-        attributes: Attributes = MappingProxyType({}),
+        attributes: _Attributes = MappingProxyType({}),
         *,
         kind: str = "INTERNAL",
         agent: "Span | None" = None,
@@ -138,7 +138,7 @@ class Span:
             if span is not None:
                 span.end()
 
-    def set(self, attributes: Attributes) -> None:
+    def set(self, attributes: _Attributes) -> None:
         """Set attributes."""
         if self._span is not None:
             with _harmless():
@@ -269,7 +269,7 @@ def execute_tool(call: ToolCall) -> Span:
 
 
 def _with_content() -> bool:
-    return os.environ.get(CONTENT, "").strip().lower() in CONTENT_ENABLED
+    return os.environ.get(CONTENT, "").strip().lower() in _CONTENT_ENABLED
 
 
 def _model(provider: Provider) -> str:
@@ -283,11 +283,11 @@ def _message(role: str, text: str) -> str:
     return json.dumps([message], ensure_ascii=False)
 
 
-def _known(attributes: Attributes) -> dict[str, "AttributeValue"]:
+def _known(attributes: _Attributes) -> dict[str, "AttributeValue"]:
     return {key: value for key, value in attributes.items() if value is not None}
 
 
-def _of_usage(usage: Usage) -> Attributes:
+def _of_usage(usage: Usage) -> _Attributes:
     """Return usage as attributes; by the conventions, the input includes tokens read from and written to a cache."""
     return {
         "gen_ai.usage.input_tokens": usage.total_tokens - usage.output_tokens,

@@ -56,10 +56,10 @@ FIRST_WAIT = 0.5
 """Wait before the first retry, which doubles with each one [s]."""
 LONGEST_WAIT = 8.0
 """Maximum wait, unless the server requests a longer one [s]."""
-JITTER = 0.25
-"""Fraction by which a wait is shortened at random, so that runs that failed together do not retry together."""
-MOST_REPEATED = 2
-"""Maximum retries after failures in which the server may have processed, and billed, the request."""
+# Fraction by which a wait is shortened at random, so that runs that failed together do not retry together.
+_JITTER = 0.25
+# Maximum retries after failures in which the server may have processed, and billed, the request.
+_MOST_REPEATED = 2
 
 PATIENCE_WITH_OTHERS = 10.0
 """Maximum patience while another model is available: enough for a short overload [s].
@@ -115,7 +115,7 @@ class Retries:
                     failed_at = now if queueing.closed_since is None else queueing.closed_since
                 left = failed_at + patience - now
                 repeated += error.may_have_run
-                if left <= 0 or repeated > MOST_REPEATED:
+                if left <= 0 or repeated > _MOST_REPEATED:
                     times = "once" if attempt == 1 else f"{attempt} times"
                     retried = f"{error} (retried {times} in {now - failed_at:.0f} s)"
                     raise (error.as_final(retried) if attempt else error.as_final()) from error
@@ -150,7 +150,7 @@ def backoff(attempt: int, chance: float) -> float:
 
     attempt: number of the failed attempt, from 0. chance: a random number from 0 to 1.
     """
-    return min(FIRST_WAIT * 2.0 ** min(attempt, 10), LONGEST_WAIT) * (1 - JITTER * chance)
+    return min(FIRST_WAIT * 2.0 ** min(attempt, 10), LONGEST_WAIT) * (1 - _JITTER * chance)
 
 
 def _wait(error: Unavailable, attempt: int, left: float, time_left: float) -> float:

@@ -16,15 +16,15 @@ from run_specialist.tools.base import Toolset
 
 SUMMARY_LIMIT = 4_000
 """Default maximum size of a summary [tokens]."""
-SHARE_OF_TARGET = 2
-"""By default a summary takes at most one part in this many of the target."""
-CHUNK_SIZE = 40_000
-"""Maximum input of one request for notes: more would give thin notes and not fit a small context [tokens]."""
-REASONING_TOKENS = 4_000
-"""Output allowed in addition to the notes, because many models think first, within the same `max_tokens` [tokens]."""
+# By default a summary takes at most one part in this many of the target.
+_SHARE_OF_TARGET = 2
+# Maximum input of one request for notes: more would give thin notes and not fit a small context [tokens].
+_CHUNK_SIZE = 40_000
+# Output allowed in addition to the notes, because many models think first, within the same `max_tokens` [tokens].
+_REASONING_TOKENS = 4_000
 MAX_CONCURRENT_REQUESTS = 3
-MAX_MERGE_ROUNDS = 3
-"""Rounds in which notes are merged before they are cut."""
+# Rounds in which notes are merged before they are cut.
+_MAX_MERGE_ROUNDS = 3
 WORDS_PER_TOKEN = 0.6
 MIN_WORDS = 50
 SEPARATOR = "\n\n"
@@ -71,9 +71,9 @@ class Summarizer:
         """
         full = tokens_before if self.summarize_at is None else self.summarize_at
         target = full // 2 if self.context_target is None else self.context_target
-        default_limit = min(SUMMARY_LIMIT, max(target // SHARE_OF_TARGET, 1))
+        default_limit = min(SUMMARY_LIMIT, max(target // _SHARE_OF_TARGET, 1))
         limit = default_limit if self.summary_limit is None else self.summary_limit
-        chunk_size = min(CHUNK_SIZE, max(full // 2, 1))
+        chunk_size = min(_CHUNK_SIZE, max(full // 2, 1))
         planned = plan(history, size=tokens_before, target=target, summary_limit=limit, chunk_size=chunk_size)
         if planned is None:
             return None
@@ -99,14 +99,14 @@ class _NoteTaker:
 
     provider: Provider
     question: str
+    # Maximum size of all notes together [tokens].
     limit: int
-    """Maximum size of all notes together [tokens]."""
+    # Maximum input of one request; at least two complete sets of notes [tokens].
     chunk_size: int
-    """Maximum input of one request; at least two complete sets of notes [tokens]."""
+    # Called with the usage of each request once it is answered.
     pay: Callable[[Usage], None]
-    """Called with the usage of each request once it is answered."""
+    # Sends each request.
     ask: Ask
-    """Sends each request."""
     warnings: list[str] = field(default_factory=list)
 
     async def on(self, planned: CompactionPlan) -> str:
@@ -130,7 +130,7 @@ class _NoteTaker:
 
     async def _merged(self, notes: list[str], limit: int) -> list[str]:
         """Merge notes until they fit; stop after a round that does not shorten them."""
-        for _ in range(MAX_MERGE_ROUNDS):
+        for _ in range(_MAX_MERGE_ROUNDS):
             size = _size(notes)
             if size <= limit:
                 break
@@ -155,7 +155,7 @@ class _NoteTaker:
     async def _ask(self, text: str, gate: asyncio.Semaphore) -> tuple[str, str]:
         """Return the notes that a model writes, or else why there are none."""
         conversation = self.provider.open(Opening(SYSTEM_PROMPT, Toolset([])))
-        max_tokens = min(self.limit + REASONING_TOKENS, self.provider.capabilities.max_output_tokens)
+        max_tokens = min(self.limit + _REASONING_TOKENS, self.provider.capabilities.max_output_tokens)
         async with gate:
             try:
                 with observing.chat(self.provider, max_tokens) as span:

@@ -344,8 +344,8 @@ def error_line(error: BaseException) -> str:
         return type(error).__name__
 
 
-WARN_AT_CHARACTERS = 0.9
-"""Share of the character limit at which a warning that was set for tool calls appears, too."""
+# Share of the character limit at which a warning that was set for tool calls appears, too.
+_WARN_AT_CHARACTERS = 0.9
 
 
 def countdown(style: str) -> Augmenter:
@@ -373,7 +373,7 @@ def warning(at: float) -> Augmenter:
             remaining = budget[Kind.TOOL_CALLS].remaining
             # The next turn may make as many calls as this one, and the warning must come before the last call.
             few_are_left = remaining is not None and remaining <= max(at, executed.of_turn)
-            warned = few_are_left or budget[Kind.CHARACTERS].reached(WARN_AT_CHARACTERS)
+            warned = few_are_left or budget[Kind.CHARACTERS].reached(_WARN_AT_CHARACTERS)
         else:
             warned = any(limit.reached(at) for limit in budget.limits)
         return prompts.WARNING if warned else None

@@ -221,10 +221,10 @@ def _portable_message(message: Message, *, also_written: bool) -> Message:
     return message if blocks == message.blocks else replace(message, blocks=blocks)
 
 
-LANDING_TOKENS = 4_096
-"""Maximum `max_tokens` of a landing request, doubled once a reply was truncated [tokens]."""
-CALL_TOKENS = 2_048
-"""Maximum `max_tokens` of other requests if calls are JSON, because each reply then contains one call [tokens]."""
+# Maximum `max_tokens` of a landing request, doubled once a reply was truncated [tokens].
+_LANDING_TOKENS = 4_096
+# Maximum `max_tokens` of other requests if calls are JSON, because each reply then contains one call [tokens].
+_CALL_TOKENS = 2_048
 
 
 def longest_reply(*, in_landing: bool, json_calls: bool, thinks: bool) -> int | None:
@@ -235,8 +235,8 @@ def longest_reply(*, in_landing: bool, json_calls: bool, thinks: bool) -> int | 
     if thinks:
         return None
     if in_landing:
-        return LANDING_TOKENS
-    return CALL_TOKENS if json_calls else None
+        return _LANDING_TOKENS
+    return _CALL_TOKENS if json_calls else None
 
 
 def has_thought(messages: Iterable[Message]) -> bool:

@@ -44,8 +44,8 @@ MOST_CONNECTIONS = 256
 """Maximum number of connections; one more closes the connection that has waited longest for its client."""
 CLIENT_TIMEOUT = 30.0
 """Timeout for receiving the headers of a request, and for its body; checked as often, so at most twice as long [s]."""
-READ_SIZE = 16_384
-"""Maximum number of bytes that are parsed at once [bytes]."""
+# Maximum number of bytes that are parsed at once [bytes].
+_READ_SIZE = 16_384
 PATIENCE = 2
 """Time for pending responses at shutdown [s]."""
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -178,7 +178,7 @@ class _Connection(H11Protocol):
         self._awaited: object = None
         self._timer = self.loop.call_later(CLIENT_TIMEOUT, self._check)
         # asyncio reads up to 256 KiB at once, and parsing as many tiny chunks would block the event loop.
-        transport.max_size = READ_SIZE  # type: ignore[attr-defined]
+        transport.max_size = _READ_SIZE  # type: ignore[attr-defined]
         opened = [one for one in cast("set[_Connection]", self.connections) if not one.transport.is_closing()]
         if len(opened) > MOST_CONNECTIONS:
             waiting = [one for one in opened if one is not self and one.awaited_part() is not None]

@@ -22,8 +22,8 @@ from run_specialist.store.writer import Writer
 
 SHOWN = 60
 """Maximum length of a tool call's argument in a message [characters]."""
-MIN_STEP = 0.001
-"""Minimum increase of the progress value: MCP requires that it increases with each notification."""
+# Minimum increase of the progress value: MCP requires that it increases with each notification.
+_MIN_STEP = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class ProgressReporter:
         self.tool_calls = 0
         """Number of tool calls, without those of child runs."""
         self._total: float | None = None
-        self._last_progress = -MIN_STEP
+        self._last_progress = -_MIN_STEP
         self._call = ""
         self._children: dict[str, ProgressReporter] = {}
 
@@ -101,7 +101,7 @@ class ProgressReporter:
         return after
 
     def _update(self, used: float, message: str) -> ProgressUpdate:
-        progress = self._last_progress = round(max(used, self._last_progress + MIN_STEP), 3)
+        progress = self._last_progress = round(max(used, self._last_progress + _MIN_STEP), 3)
         total = None if self._total is None else max(self._total, progress)
         self.latest = ProgressUpdate(progress, total, message)
         return self.latest

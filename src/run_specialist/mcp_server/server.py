@@ -36,8 +36,8 @@ _LIMITS = ("tool_calls_limit", "time_limit")
 _log = logging.getLogger(__name__)
 
 
-OnDisconnect = Callable[[Callable[[], None]], None]
-"""Registers a function to call when the client of a call disconnects."""
+# Registers a function to call when the client of a call disconnects.
+_OnDisconnect = Callable[[Callable[[], None]], None]
 
 
 class Service:
@@ -81,7 +81,7 @@ class Service:
         return [*(tool for _, tool in catalogue.offered.values()), *tools.run_tools(catalogue)]
 
     async def call(
-        self, name: str, given: Mapping[str, Any] | None, send: runs.SendUpdate, on_disconnect: OnDisconnect
+        self, name: str, given: Mapping[str, Any] | None, send: runs.SendUpdate, on_disconnect: _OnDisconnect
     ) -> mcp_types.CallToolResult:
         """Execute a tool call; errors are returned as error results.
 
@@ -117,7 +117,7 @@ class Service:
             await asyncio.wait(calls, timeout=seconds)
 
     async def _ask(
-        self, name: str, given: Mapping[str, Any] | None, send: runs.SendUpdate, on_disconnect: OnDisconnect
+        self, name: str, given: Mapping[str, Any] | None, send: runs.SendUpdate, on_disconnect: _OnDisconnect
     ) -> mcp_types.CallToolResult:
         offered = self._readable().offered
         if name not in offered:
@@ -192,8 +192,8 @@ query. Its answer comes with evidence; `verified` says whether a quote was reall
 longer than you can wait, use start_run and get_run."""
 SIGNALS = {signal.SIGINT: Exit.INTERRUPTED, signal.SIGTERM: Exit.OK, signal.SIGHUP: Exit.OK}
 """Signals that end the server, and the exit code of each."""
-LAST_WORDS = 1.0
-"""Time for answering pending calls at shutdown [s]."""
+# Time for answering pending calls at shutdown [s].
+_LAST_WORDS = 1.0
 
 
 def make_server(service: Service) -> Server[Any]:
@@ -241,7 +241,7 @@ async def serve(runner: Runner, make_transport: "Callable[[], Stdio | Http]", sa
         service = Service(runner, say)
 
         async def stop() -> None:
-            await service.close(LAST_WORDS)
+            await service.close(_LAST_WORDS)
             transport.stop()
 
         def end(by_signal: Exit) -> None:

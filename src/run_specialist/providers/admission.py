@@ -30,24 +30,24 @@ if TYPE_CHECKING:
 
 VARIABLE = "SPECIALIST_REQUESTS_AT_ONCE"
 """Environment variable with the maximum number of concurrent requests, if the caller gives none."""
-OVERLOADED = frozenset({429, 503, 529})
-"""HTTP statuses for too many requests."""
+# HTTP statuses for too many requests.
+_OVERLOADED = frozenset({429, 503, 529})
 MINUTE = 60.0
 """Time without a refusal after which one more request is allowed; a longer `retry-after` ends with a probe [s]."""
 GENEROUS = 20
 """Minimum that the first refusal halves, because a few concurrent requests are hardly its cause."""
 LONGEST_CLOSING = 3600.0
 """Maximum time for which a model stays closed, whatever the API has requested [s]."""
-PROBE_SPACING = 10.0
-"""Time between two probes whether the API accepts requests again [s]."""
+# Time between two probes whether the API accepts requests again [s].
+_PROBE_SPACING = 10.0
 PER_TURN = 2
 """Number of requests that may start per iteration of an event loop."""
 MOST_GATES = 256
 """Number of gates above which unused ones are dropped."""
-NOTICE_AFTER = 1.0
-"""Shorter waits are not reported [s]."""
-LONGEST_SLEEP = 10.0
-"""A waiting request looks again after so long, in case an event loop ended without ending its requests [s]."""
+# Shorter waits are not reported [s].
+_NOTICE_AFTER = 1.0
+# A waiting request looks again after so long, in case an event loop ended without ending its requests [s].
+_LONGEST_SLEEP = 10.0
 _SALT = os.urandom(16)
 
 
@@ -205,7 +205,7 @@ class Gate:
             return None
         if self.clock() < closing.until:
             return Obstacle(closing.refusal.reason, closing.until, closing.refusal)
-        next_probe = closing.probe.begun_at + PROBE_SPACING if closing.needs_probe and closing.probe else 0.0
+        next_probe = closing.probe.begun_at + _PROBE_SPACING if closing.needs_probe and closing.probe else 0.0
         if self.clock() < next_probe:
             return Obstacle(closing.refusal.reason, next_probe, closing.refusal, is_probed=True)
         return None
@@ -377,7 +377,7 @@ class GatedRequest:
             return None
         fault = fault_of(error, self._endpoint, self._provider.client)
         # Waiting does not restore an exhausted quota, unless the API says how long to wait.
-        if fault.status not in OVERLOADED or (not fault.may_pass and (fault.wait or 0) <= MINUTE):
+        if fault.status not in _OVERLOADED or (not fault.may_pass and (fault.wait or 0) <= MINUTE):
             return None
         return fault
 
@@ -408,15 +408,15 @@ class GatedRequest:
                 if queueing.stopping is not None and queueing.stopping.is_requested:
                     raise Unavailable("the run was stopped while the request waited to begin")
                 self._check_patience(obstacle, now)
-                if not reason and now - since >= NOTICE_AFTER:
+                if not reason and now - since >= _NOTICE_AFTER:
                     reason = obstacle.reason
                     is_closed = obstacle.refusal is not None and not obstacle.is_probed
                     seconds = round(max((obstacle.until or now) - now, 0), 3) if is_closed else None
                     queueing.notify(Waiting("started", seconds, reason))
                 end = min(
-                    now + LONGEST_SLEEP,
+                    now + _LONGEST_SLEEP,
                     math.inf if obstacle.until is None else obstacle.until,
-                    math.inf if reason else since + NOTICE_AFTER,
+                    math.inf if reason else since + _NOTICE_AFTER,
                     math.inf if queueing.closed_since is None else queueing.ends_at,
                 )
                 await gate.sleep(self._future, max(end - now, 0.001))

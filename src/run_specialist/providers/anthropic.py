@@ -290,13 +290,13 @@ def _is_block(value: object) -> bool:
 
 
 _ARGUMENTS = "partial_json"
-GROWING = {
+# Types of delta that append to a string of a block, with the key of the string; arguments are parsed at the end.
+_GROWING = {
     "text_delta": "text",
     "thinking_delta": "thinking",
     "signature_delta": "signature",
     "input_json_delta": _ARGUMENTS,
 }
-"""Types of delta that append to a string of a block, with the key of the string; arguments are parsed at the end."""
 
 
 class StreamedMessage:
@@ -330,8 +330,8 @@ class StreamedMessage:
         if kind == "citations_delta":
             # A block may begin with null in place of a list.
             block["citations"] = [*(block.get("citations") or ()), delta.get("citation")]
-        elif kind in GROWING:
-            key = GROWING[kind]
+        elif kind in _GROWING:
+            key = _GROWING[kind]
             piece = str(delta.get(key, ""))
             # Joined at the end: appending each piece to a long string would copy it every time.
             self._grown.setdefault((index, key), []).append(piece)

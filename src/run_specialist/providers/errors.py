@@ -26,7 +26,7 @@ def number_set(variable: str, what: str, least: int) -> int | None:
     Raises UsageError if it is not a number of at least `least`, described by `what`.
     """
     text = os.environ.get(variable, "").strip()
-    if text and not (text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS and int(text) >= least):
+    if text and not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS and int(text) >= least):
         raise UsageError(f"{variable}: must be {what} of at least {least}, got {text[:40]!r}")
     return int(text) if text else None
 
@@ -64,14 +64,14 @@ OPENAI_URL = "https://api.openai.com/v1"
 """Base URL of the vendor of chat completions."""
 
 
-MOST_DIGITS = 9
-"""Maximum length of a number in an environment variable."""
+# Maximum length of a number in an environment variable.
+_MOST_DIGITS = 9
 LONGEST_LINE = 600
 """Maximum length of an error message [characters]."""
-SHORTEST_KEY = 8
-"""Minimum length of a masked key; shorter ones are placeholders, which may occur in plain text [characters]."""
-SHORTEST_WAIT = 1.0
-"""Minimum requested wait that an error mentions [s]."""
+# Minimum length of a masked key; shorter ones are placeholders, which may occur in plain text [characters].
+_SHORTEST_KEY = 8
+# Minimum requested wait that an error mentions [s].
+_SHORTEST_WAIT = 1.0
 
 WHAT_TO_DO = {
     401: "check {key}",
@@ -119,7 +119,7 @@ def fault_of(error: Exception, endpoint: Endpoint, client: "AsyncAnthropic | Asy
     client: as for `failure`.
     """
     credentials = (client.api_key, getattr(client, "auth_token", None))
-    keys = [key for key in credentials if key and len(key) >= SHORTEST_KEY]
+    keys = [key for key in credentials if key and len(key) >= _SHORTEST_KEY]
 
     def masked(text: str) -> str:
         # Some servers quote the key that they refuse. Mask it before truncation, after which it would not match.
@@ -246,7 +246,7 @@ def _status_fault(error: Any, endpoint: Endpoint, masked: Callable[[str], str]) 
         may_pass = status is not None
     advice = WHAT_TO_DO.get(status or 0, "" if status and 400 <= status < 500 else "try again later")  # noqa: PLR2004
     advice = WHAT_TO_DO[402] if kind == "quota" else advice
-    if wait and wait >= SHORTEST_WAIT:
+    if wait and wait >= _SHORTEST_WAIT:
         advice = f"try again in {wait:.0f} seconds, as the API requests" if math.isfinite(wait) else "try again later"
     advice = advice.format(key=endpoint.key, url=endpoint.url)
     return Fault(f"the API answered {what}: {message}", advice, kind, may_pass, status=status, wait=wait)

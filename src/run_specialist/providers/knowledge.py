@@ -143,8 +143,8 @@ def _is_too_deep(value: object) -> bool:
     return True
 
 
-MOST_UNREAD = 2
-"""Number of answers without a call that cause the warning, once per endpoint."""
+# Number of answers without a call that cause the warning, once per endpoint.
+_MOST_UNREAD = 2
 UNREAD = "the model answered without a single tool call for the second time; tool_calls: json may suit it better"
 
 
@@ -217,7 +217,7 @@ class Knowledge:
         if not (is_free and any(name != RESPOND for name in tools)) or request.has_read:
             return False
         self.unread += 1
-        return self.unread == MOST_UNREAD
+        return self.unread == _MOST_UNREAD
 
 
 def _obeys(request: Request, reply: Reply) -> bool:

@@ -16,8 +16,8 @@ from importlib import import_module
 from typing import Any
 
 CHUNK = 65_536
-PROMPT_CACHE_MIB = 2_048
-"""Memory for earlier prompts, so that alternating runs are not read again [MiB]."""
+# Memory for earlier prompts, so that alternating runs are not read again [MiB].
+_PROMPT_CACHE_MIB = 2_048
 
 
 def end_with_caller() -> None:
@@ -53,7 +53,7 @@ def serve(config: dict[str, Any]) -> Any:  # noqa: ANN401 - a server of xllamacp
     params.n_parallel = 1
     # 0 = that of the model, as far as llama.cpp finds memory for it.
     params.n_ctx = config["context"]
-    params.cache_ram_mib = PROMPT_CACHE_MIB
+    params.cache_ram_mib = _PROMPT_CACHE_MIB
     return xllamacpp.Server(params)
 
 

@@ -162,16 +162,16 @@ def prefix_of(model: str) -> str | None:
 
 QUERY_PATIENCE = 2.0
 """Timeout of all queries together [s]."""
-LARGEST_ANSWER = 512 * 1024
-"""Maximum size of a response; the largest real one has 120 KB of license texts and tensor names [bytes]."""
+# Maximum size of a response; the largest real one has 120 KB of license texts and tensor names [bytes].
+_LARGEST_ANSWER = 512 * 1024
 SHORTEST_CONTEXT, LONGEST_CONTEXT = 256, 2**25
 """Range of plausible context lengths; others are ignored [tokens]."""
-DEFAULT_CONTEXT = 4_096
-"""Default context length with which Ollama and LM Studio load a model [tokens]."""
+# Default context length with which Ollama and LM Studio load a model [tokens].
+_DEFAULT_CONTEXT = 4_096
 LONGEST_NAME = 300
 """Maximum length of a model name; longer ones are ignored [characters]."""
-REPLY_SHARE = 4
-"""A reply takes at most one part in this many of the context."""
+# A reply takes at most one part in this many of the context.
+_REPLY_SHARE = 4
 _NUM_CTX = re.compile(r"^\s*num_ctx\s+(\d{1,9})\s*$", re.MULTILINE)
 _MOST_LISTED, _MOST_DIGITS = 10, 9
 
@@ -224,7 +224,7 @@ def with_context(provider: ChatProvider, context: ContextLength) -> ChatProvider
     """Return a provider that knows the length of its context, which bounds its replies."""
     if context.tokens is not None:
         known = provider.capabilities
-        longest = min(known.max_output_tokens, max(context.tokens // REPLY_SHARE, 1))
+        longest = min(known.max_output_tokens, max(context.tokens // _REPLY_SHARE, 1))
         provider.knowledge.capabilities = replace(
             known, max_output_tokens=longest, context_tokens=context.tokens, context_note=context.note
         )
@@ -294,7 +294,7 @@ async def ask_all(root: str, key: str, *queries: Query) -> list[Response]:
             async with asyncio.timeout(QUERY_PATIENCE), client.stream(method, root + path, json=body) as response:
                 async for part in response.aiter_raw():
                     received += part
-                    if len(received) > LARGEST_ANSWER:
+                    if len(received) > _LARGEST_ANSWER:
                         return 0, None
         except httpx2.ConnectError as error:
             raise NothingListens(str(error)) from error
@@ -385,13 +385,13 @@ def of_ollama(name: str, shown: object, running: object, assumed: int | None) ->
 
 def _assumed(name: str, longest: int, remedy: str) -> ContextLength:
     """Return the length for a model that is not loaded yet, with a note if it could be longer."""
-    if longest <= DEFAULT_CONTEXT:
+    if longest <= _DEFAULT_CONTEXT:
         return ContextLength(longest)
     note = (
         f"{name} is not loaded, so the server does not report the length of its context; "
-        f"{DEFAULT_CONTEXT:,} of {longest:,} tokens are assumed; {remedy}"
+        f"{_DEFAULT_CONTEXT:,} of {longest:,} tokens are assumed; {remedy}"
     )
-    return ContextLength(DEFAULT_CONTEXT, note)
+    return ContextLength(_DEFAULT_CONTEXT, note)
 
 
 def _entries(listed: object, key: str = "data") -> list[dict[str, Any]]:

@@ -21,11 +21,11 @@ ALIASES = {
 }
 """Full model ids by alias."""
 
-UNFORCEABLE_SINCE = {"opus": (5, 5), "sonnet": (5, 5), "fable": (5, 1), "mythos": (0, 0)}
-"""First version of each model family that refuses a `tool_choice` of type `tool` or `any`."""
+# First version of each model family that refuses a `tool_choice` of type `tool` or `any`.
+_UNFORCEABLE_SINCE = {"opus": (5, 5), "sonnet": (5, 5), "fable": (5, 1), "mythos": (0, 0)}
 
-MAX_OUTPUT_TOKENS = {"opus": 128_000, "sonnet": 64_000, "haiku": 64_000, "fable": 128_000, "mythos": 128_000}
-"""Maximum `max_tokens` by model family; a low estimate if no figure is published."""
+# Maximum `max_tokens` by model family; a low estimate if no figure is published.
+_MAX_OUTPUT_TOKENS = {"opus": 128_000, "sonnet": 64_000, "haiku": 64_000, "fable": 128_000, "mythos": 128_000}
 UNKNOWN_MAX_OUTPUT_TOKENS = 32_000
 VENDOR = "anthropic"
 
@@ -44,12 +44,12 @@ def capabilities(model: str) -> Capabilities:
     """
     found = _FAMILY.search(model.lower())
     family, version = (found[1], (int(found[2] or 0), int(found[3] or 0))) if found else ("", (0, 0))
-    since = UNFORCEABLE_SINCE.get(family)
+    since = _UNFORCEABLE_SINCE.get(family)
     always_thinks = since is not None and version >= since
     return Capabilities(
         # A model that always thinks cannot be forced.
         forced_choice=not always_thinks,
-        max_output_tokens=MAX_OUTPUT_TOKENS.get(family, UNKNOWN_MAX_OUTPUT_TOKENS),
+        max_output_tokens=_MAX_OUTPUT_TOKENS.get(family, UNKNOWN_MAX_OUTPUT_TOKENS),
         schema=True,
         thinks=always_thinks,
         server_tools=True,
@@ -62,11 +62,11 @@ def capabilities(model: str) -> Capabilities:
 # Only words known to this program can be misspelt: aliases, prefixes, and model families in a vendor's ids. Versions
 # and all other names are accepted unchanged: thoughts/shared/decisions/2026-11-23/misspelt-models.md.
 
-FAMILIES = tuple(MAX_OUTPUT_TOKENS)
+FAMILIES = tuple(_MAX_OUTPUT_TOKENS)
 """Model families in the ids of the Messages API's vendor."""
 CLAUDE = "claude"
-CHAT_WORDS = ("gpt", "chatgpt", "mini", "nano", "turbo")
-"""Words in the ids of the chat completions vendor that are checked for misspellings."""
+# Words in the ids of the chat completions vendor that are checked for misspellings.
+_CHAT_WORDS = ("gpt", "chatgpt", "mini", "nano", "turbo")
 PREFIXES = ("openai", "ollama", "lmstudio", "llamacpp", "vllm", "local")
 """Prefixes of models, without the colon."""
 _BARE = (*ALIASES, "offline", "inherit")
@@ -98,7 +98,7 @@ def _meant(model: str) -> Sequence[str]:
     prefix, colon, name = model.partition(":")
     if colon and prefix == "openai":
         # Other servers have models of any name.
-        fixed = name if os.environ.get(CHAT.url, "").strip() else _corrected(name, CHAT_WORDS)
+        fixed = name if os.environ.get(CHAT.url, "").strip() else _corrected(name, _CHAT_WORDS)
         return [f"openai:{fixed}"] if fixed != name else []
     if colon:
         return [f"{near}:{name}"] if (near := _near(prefix, PREFIXES)) else []

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 NO_KEY = "none-needed"
 """Key sent to a custom base URL if no key is set."""
 PATH = "/chat/completions"
-LAST_MOMENTS = 0.1
-"""Time between the end of a connection and the end of the server's process [s]."""
+# Time between the end of a connection and the end of the server's process [s].
+_LAST_MOMENTS = 0.1
 CHOICES: dict[Choice, object] = {
     Choice.AUTO: "auto",
     Choice.RESPOND: {"type": "function", "function": {"name": RESPOND}},
@@ -38,8 +38,8 @@ CHOICES: dict[Choice, object] = {
 }
 MAX_TOKENS, OLD_MAX_TOKENS = "max_completion_tokens", "max_tokens"
 """The key that limits a reply, and its predecessor, which some servers require."""
-STREAMING = "stream_options"
-"""The key that requests the usage of a streamed reply; some servers do not support it."""
+# The key that requests the usage of a streamed reply; some servers do not support it.
+_STREAMING = "stream_options"
 
 
 class ChatProvider(InformedProvider):
@@ -89,7 +89,7 @@ class ChatProvider(InformedProvider):
 
         refusal: error text. max_tokens: limit in the refused request [tokens].
         """
-        unknown = {key for key in (MAX_TOKENS, STREAMING) if key in refusal and _UNKNOWN_KEY.search(refusal.lower())}
+        unknown = {key for key in (MAX_TOKENS, _STREAMING) if key in refusal and _UNKNOWN_KEY.search(refusal.lower())}
         if unknown - self.knowledge.unknown:
             self.knowledge.unknown |= unknown
             return max_tokens
@@ -99,7 +99,7 @@ class ChatProvider(InformedProvider):
                 self.knowledge.capabilities = replace(self.capabilities, max_output_tokens=largest)
                 return largest
         left = context_left(refusal, max_tokens)
-        return left if left is not None and MIN_OUTPUT <= left < max_tokens else None
+        return left if left is not None and _MIN_OUTPUT <= left < max_tokens else None
 
     def cost(self, usage: Usage) -> float | None:
         """Return the cost of one request [USD]; None if the price is unknown."""
@@ -198,7 +198,7 @@ class ChatConversation:
         if isinstance(error, APIConnectionError) and self._streamed and isinstance(error.__cause__, Exception):
             # The connection succeeded; the cause is the error that interrupted the stream.
             error = error.__cause__
-        ended = self._provider.failure_of_server(LAST_MOMENTS)
+        ended = self._provider.failure_of_server(_LAST_MOMENTS)
         failed = ProviderError(ended) if ended else failure(error, self._provider.endpoint, self._provider.client)
         line = str(failed)
         if isinstance(error, APIError):
@@ -231,8 +231,8 @@ class ChatConversation:
         varying: dict[str, Any] = {OLD_MAX_TOKENS if MAX_TOKENS in unknown else MAX_TOKENS: max_tokens}
         if self._watch is not None:
             varying["stream"] = True
-            if STREAMING not in unknown:
-                varying[STREAMING] = {"include_usage": True}
+            if _STREAMING not in unknown:
+                varying[_STREAMING] = {"include_usage": True}
         if request.schema is not None:
             json_schema = {"name": request.schema_name, "strict": True, "schema": request.schema}
             varying["response_format"] = {"type": "json_schema", "json_schema": json_schema}
@@ -253,8 +253,8 @@ TOO_LONG = (
 )
 """Error texts for a request that exceeds the model's context window."""
 
-MIN_OUTPUT = 256
-"""A context with less space than this for the reply counts as full [tokens]."""
+# A context with less space than this for the reply counts as full [tokens].
+_MIN_OUTPUT = 256
 
 _MAX_OUTPUT = re.compile(
     r"supports at most (\d+) completion tokens"

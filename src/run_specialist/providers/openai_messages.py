@@ -180,8 +180,8 @@ def _usage(usage: object) -> Usage:
     )
 
 
-APART = {"role", "content", "tool_calls", "function_call"}
-"""Keys of a delta that are not simply appended to the previous value."""
+# Keys of a delta that are not simply appended to the previous value.
+_APART = {"role", "content", "tool_calls", "function_call"}
 
 
 class StreamedCompletion:
@@ -218,7 +218,7 @@ class StreamedCompletion:
     def _take(self, choice: Mapping[str, Any]) -> None:
         if isinstance(delta := choice.get("delta"), Mapping):
             for key, value in delta.items():
-                if key not in APART:
+                if key not in _APART:
                     self._fields[key] = _joined(self._fields.get(key), value)
             self._add_content(delta.get("content"))
             for fragment in _fragments(delta):

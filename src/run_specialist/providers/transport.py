@@ -37,7 +37,7 @@ def connection(sdk: Any, *, direct: bool = False) -> dict[str, Any]:  # noqa: AN
     return {
         "http_client": sdk.DefaultAioHttpClient(event_hooks=hooks, **no_proxies),
         # A model on this machine may take minutes for the prompt alone.
-        "timeout": sdk.Timeout(LONGEST_REPLY if direct else LONGEST_PAUSE, connect=LONGEST_CONNECT),
+        "timeout": sdk.Timeout(LONGEST_REPLY if direct else LONGEST_PAUSE, connect=_LONGEST_CONNECT),
     }
 
 
@@ -223,8 +223,8 @@ LONGEST_REPLY = 3600.0
 """Maximum duration of a reply, which ends replies that trickle in byte by byte [s]."""
 LONGEST_PAUSE = 600.0
 """Read timeout, the default of the SDKs [s]."""
-LONGEST_CONNECT = 20.0
-"""Connect timeout; the SDKs' 5 s are too short if one loop connects for a thousand children [s]."""
+# Connect timeout; the SDKs' 5 s are too short if one loop connects for a thousand children [s].
+_LONGEST_CONNECT = 20.0
 
 
 async def bound_body(response: "httpx2.Response") -> None:

@@ -11,8 +11,8 @@ from typing import Literal
 
 from run_specialist.safety.credentials import NUMBERED, TextSpan
 
-NAME_ENDINGS = ("password", "passwd", "passphrase", "pwd", "_pass", "secret", "credential", "token", "key", "_auth")
-"""Endings of the names of secrets in lower case, before a suffix such as `_2` or `_PROD`."""
+# Endings of the names of secrets in lower case, before a suffix such as `_2` or `_PROD`.
+_NAME_ENDINGS = ("password", "passwd", "passphrase", "pwd", "_pass", "secret", "credential", "token", "key", "_auth")
 
 # How secret a value is by its name: any literal, of any length; any without blanks, unless it is a name or a path; only
 # in an environment file, or if it looks like a token.
@@ -58,7 +58,7 @@ _LONGEST_NAME = 48
 
 def ends_like_a_name(value: str) -> bool:
     """Return whether a value is itself the name of a secret: of a variable, a header, a field."""
-    return len(value) <= _LONGEST_NAME and value.lower().endswith(NAME_ENDINGS) and _NAME.fullmatch(value) is not None
+    return len(value) <= _LONGEST_NAME and value.lower().endswith(_NAME_ENDINGS) and _NAME.fullmatch(value) is not None
 
 
 _LONGEST_KEY = 64
@@ -90,15 +90,15 @@ class _Place:
     text: str
     name: str
     kind: _Secrecy
+    # Text before the name on its line.
     head: str
-    """Text before the name on its line."""
     operator: str
+    # Whether there are no blanks around the operator.
     is_tight: bool
-    """Whether there are no blanks around the operator."""
+    # Whether the name is in quotes.
     is_quoted: bool
-    """Whether the name is in quotes."""
+    # Start of the value.
     at: int
-    """Start of the value."""
 
     @property
     def starts_line(self) -> bool:

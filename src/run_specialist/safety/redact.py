@@ -24,7 +24,7 @@ def redact(text: str) -> str:
 def redactor(secrets: Iterable[str]) -> Callable[[str], str]:
     """Return a function that also masks these values: plain, URL-encoded, JSON-escaped and in base64.
 
-    secrets: values shorter than `SHORTEST` are ignored.
+    secrets: values shorter than `_SHORTEST` are ignored.
     """
     return _redactor(frozenset(secrets))
 
@@ -44,8 +44,8 @@ def _redactor(secrets: frozenset[str]) -> Callable[[str], str]:
     return hide
 
 
-SHORTEST = 8
-"""Shorter secrets are not masked: they are placeholders, which may occur in plain text [characters]."""
+# Shorter secrets are not masked: they are placeholders, which may occur in plain text [characters].
+_SHORTEST = 8
 
 _NAMED = re.compile(
     r"(?<!PUBLIC_)(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|_PASS|_PWD|CREDENTIALS?)(?:_\d+)?\Z", re.IGNORECASE
@@ -79,8 +79,8 @@ def encodings(secrets: Iterable[str]) -> tuple[str, ...]:
     """Return all encodings of the secrets that a text may contain, longest first, without short ones."""
     whole = [*secrets]
     lines = [line for secret in whole if "\n" in secret for line in secret.splitlines() if len(line) >= _LINE]
-    parts = {part for part in (*whole, *lines) if len(part) >= SHORTEST}
-    forms = {form for part in parts for form in _forms(part) if len(form) >= SHORTEST}
+    parts = {part for part in (*whole, *lines) if len(part) >= _SHORTEST}
+    forms = {form for part in parts for form in _forms(part) if len(form) >= _SHORTEST}
     return tuple(sorted(forms, key=lambda form: (-len(form), form)))
 
 

@@ -72,10 +72,10 @@ class ModelRule:
             raise UsageError(f"{file.place('offline') if by_file else settings.name}: {refusal}")
 
 
-LONGEST_LOOK = 1.0
-"""Timeout of the search for the files of all specialists; those not checked in time count as available [s]."""
-ModelObstacle = Callable[[Specialist], str]
-"""Returns why the model of a specialist prevents a run, in one clause; empty if it does not."""
+# Timeout of the search for the files of all specialists; those not checked in time count as available [s].
+_LONGEST_LOOK = 1.0
+# Returns why the model of a specialist prevents a run, in one clause; empty if it does not.
+_ModelObstacle = Callable[[Specialist], str]
 
 
 def model_obstacle(rule: ModelRule, settings: Specialist, default: str | None, asked: str | None = None) -> str:
@@ -99,7 +99,7 @@ def model_obstacle(rule: ModelRule, settings: Specialist, default: str | None, a
 
 
 def obstacles(
-    files: Iterable[SpecialistFile], root: Path, of_model: ModelObstacle, seconds: float = LONGEST_LOOK
+    files: Iterable[SpecialistFile], root: Path, of_model: _ModelObstacle, seconds: float = _LONGEST_LOOK
 ) -> Mapping[Path, str]:
     """Return why specialists cannot work here, by the path of their file; omits those that can.
 

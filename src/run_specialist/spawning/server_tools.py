@@ -146,8 +146,8 @@ MOST_AT_ONCE = 10
 """Number of uses after which the API pauses a turn anyway."""
 SHARE = 5
 """Divisor of the limit of tool calls: the share of one request, if there are other tools, too."""
-SEARCHES_PER_LIMIT = 8
-"""Divisor of the cost limit: the share that the searches of one request may cost, as one reply may."""
+# Divisor of the cost limit: the share that the searches of one request may cost, as one reply may.
+_SEARCHES_PER_LIMIT = 8
 
 
 def shares(settings: Specialist) -> Mapping[str, int]:
@@ -181,4 +181,4 @@ def reserved(budget: Budget, tools: Toolset) -> Budget:
 def _searches(settings: Specialist) -> int | None:
     """Return the maximum number of searches per request under the cost limit; None = any number."""
     limit = settings.cost_limit
-    return None if limit is None else int(limit / SEARCHES_PER_LIMIT / SEARCH_PRICE)
+    return None if limit is None else int(limit / _SEARCHES_PER_LIMIT / SEARCH_PRICE)

@@ -311,12 +311,12 @@ def unmatched_tools(file: SpecialistFile, settings: Specialist, environment: Run
 
 CHARACTERS_PER_TOKEN = 3
 """Low estimate, so that results fit even if they consist of code, numbers or names [characters]."""
-RESULT_SHARE, TURN_SHARE, SUMMARY_SHARE = 3, 2, 8
-"""Divisors of the room: the maximum of one result, of all results of a turn, and of a summary."""
+# Divisors of the room: the maximum of one result, of all results of a turn, and of a summary.
+_RESULT_SHARE, _TURN_SHARE, _SUMMARY_SHARE = 3, 2, 8
 SHORTEST_RESULT = 400
 """Minimum length of a result, below which searching would be pointless [characters]."""
-SHORTEST_SUMMARY = 100
-"""Minimum length of a summary [tokens]."""
+# Minimum length of a summary [tokens].
+_SHORTEST_SUMMARY = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,17 +343,17 @@ def fit_to_context(settings: Specialist, capabilities: Capabilities, front_chars
     room = max(context - capabilities.max_output_tokens - front, 0)
     room_chars = room * CHARACTERS_PER_TOKEN
     # The request beside the newest results, which take the other half of the room.
-    longest_history = front + max(room // TURN_SHARE, 1)
+    longest_history = front + max(room // _TURN_SHARE, 1)
     # The keys that were set for this specialist, not only by a preset, which must suit every model.
     preset = PRESETS[settings.preset] if settings.preset else {}
     given = {key for key in settings.model_fields_set if key not in preset or preset[key] != getattr(settings, key)}
     changed: dict[str, Any] = {
-        "tool_result_limit": min(settings.tool_result_limit, max(room_chars // RESULT_SHARE, SHORTEST_RESULT))
+        "tool_result_limit": min(settings.tool_result_limit, max(room_chars // _RESULT_SHARE, SHORTEST_RESULT))
     }
     if "summarize_at" not in given:
         changed["summarize_at"] = front + max(3 * room // 4, 1)
         changed["context_target"] = longest_history
-        changed["summary_limit"] = min(SUMMARY_LIMIT, max(room // SUMMARY_SHARE, SHORTEST_SUMMARY))
+        changed["summary_limit"] = min(SUMMARY_LIMIT, max(room // _SUMMARY_SHARE, _SHORTEST_SUMMARY))
     fitted = settings.model_copy(update={key: value for key, value in changed.items() if key not in given})
     warnings = [capabilities.context_note] if capabilities.context_note else []
     if room_chars < SHORTEST_RESULT:
@@ -367,7 +367,7 @@ def fit_to_context(settings: Specialist, capabilities: Capabilities, front_chars
             f"of {context:,} tokens, which holds about {room_chars:,} characters of results"
         )
     # A result of the length that the user has set passes whole, even if it is the only one of its turn.
-    turn_chars = max(room_chars // TURN_SHARE, SHORTEST_RESULT, fitted.tool_result_limit)
+    turn_chars = max(room_chars // _TURN_SHARE, SHORTEST_RESULT, fitted.tool_result_limit)
     return FittedSettings(fitted, turn_chars, longest_history, tuple(warnings))
 
 

@@ -164,8 +164,8 @@ MOST_PARTS = 3_000
 """Maximum number of properties, values and other parts that are converted, including those of references."""
 DEEPEST = 20
 """Maximum nesting."""
-OBJECT_DEPTH = 2
-"""Levels of an object: the vendors allow ten nested ones."""
+# Levels of an object: the vendors allow ten nested ones.
+_OBJECT_DEPTH = 2
 
 # Keywords allowed beside a reference or alternatives, because they do not restrict values.
 _ANNOTATIONS = frozenset(
@@ -210,7 +210,7 @@ class _Converter:
         return _json_string(self._root)
 
     def _part(self, schema: object, references: tuple[str, ...], depth: int) -> Part:
-        is_of_root = depth == OBJECT_DEPTH
+        is_of_root = depth == _OBJECT_DEPTH
         self._left = self._share if is_of_root else self._left
         try:
             return self._expressed(schema, references, depth)
@@ -238,7 +238,7 @@ class _Converter:
                         lambda value: [item.restore(one) for one in value] if isinstance(value, list) else value,
                     )
                 case "object" if schema.get("properties") or schema.get("additionalProperties") is False:
-                    part = self._closed(schema, references, depth + OBJECT_DEPTH)
+                    part = self._closed(schema, references, depth + _OBJECT_DEPTH)
                 case _:
                     raise _NotExpressible
         kept = {"description": schema["description"]} if isinstance(schema.get("description"), str) else {}

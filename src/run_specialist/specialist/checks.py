@@ -319,8 +319,8 @@ def _take_value(key: str, field: Field, given: dict[str, Any], problems: Problem
             problems.error(field.place, str(error), key)
 
 
-NO_MODELS = ("inherit", "offline")
-"""Values of `model` that cannot be fallbacks."""
+# Values of `model` that cannot be fallbacks.
+_NO_MODELS = ("inherit", "offline")
 
 
 def take_models(front: FrontMatter, given: dict[str, Any], problems: Problems) -> None:
@@ -332,9 +332,9 @@ def take_models(front: FrontMatter, given: dict[str, Any], problems: Problems) -
     place = front.fields.get(KEY) or front.fields.get("model")
     if not named or place is None:
         return
-    for name in [name for name in named if name.lower() in NO_MODELS]:
+    for name in [name for name in named if name.lower() in _NO_MODELS]:
         problems.warn(place.place, f"{shown(name)} cannot follow another model; ignored", KEY)
-    given[KEY] = tuple(name for name in named if name != first and name.lower() not in NO_MODELS)
+    given[KEY] = tuple(name for name in named if name != first and name.lower() not in _NO_MODELS)
     front.fields.setdefault(KEY, place)
 
 

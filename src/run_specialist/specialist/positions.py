@@ -315,10 +315,10 @@ def value_of(node: Node) -> tuple[object, tuple[ScalarNode, ...]]:
 
 _AT_LINE = re.compile(r" ?\(at line (\d+), column \d+\)$")
 _AT_END = re.compile(r" ?\(at end of document\)$")
-DEEPEST_TOML = 50
-"""Maximum number of parts of a dotted key, and of nested values; the parser's time for a key is quadratic in it."""
+# Maximum number of parts of a dotted key, and of nested values; the parser's time for a key is quadratic in it.
+_DEEPEST_TOML = 50
 _TOO_MANY_PARTS = re.compile(
-    rf"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{DEEPEST_TOML}}}(?=[\w"'-])"""
+    rf"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{_DEEPEST_TOML}}}(?=[\w"'-])"""
 )
 
 # The start of a line with the header of a table, or with a key and its value.
@@ -358,7 +358,7 @@ def read_table(text: str, names: tuple[str, ...]) -> TomlTable | None:
 
     lines = text.splitlines(keepends=True)
     if found := _TOO_MANY_PARTS.search(text):
-        raise InvalidToml(text.count("\n", 0, found.start()) + 1, f"a key has more than {DEEPEST_TOML} parts")
+        raise InvalidToml(text.count("\n", 0, found.start()) + 1, f"a key has more than {_DEEPEST_TOML} parts")
     try:
         document: Any = tomllib.loads(text)
     except RecursionError:
@@ -369,7 +369,7 @@ def read_table(text: str, names: tuple[str, ...]) -> TomlTable | None:
         raise InvalidToml(
             int(found[1]) if found else max(len(lines), 1), _AT_END.sub(" at the end", _AT_LINE.sub("", reason))
         ) from None
-    if is_deeper(document, DEEPEST_TOML):
+    if is_deeper(document, _DEEPEST_TOML):
         raise InvalidToml(1, "it is nested too deeply")
     for name in names:
         document = document.get(name)

@@ -24,10 +24,10 @@ MOST_CHECKS = 200_000
 """Maximum number of keyword checks per value; a large answer takes some thousands."""
 AT_ONCE = 25
 """Number of names or values in a keyword that count as one check."""
-CHARACTERS_AT_ONCE = 250
-"""Maximum length of an error that counts as one check [characters]; many errors quote the whole value."""
-MOST_LEVELS = 120
-"""Maximum nesting of keywords; below Python's own limit, at which the library fails in another way."""
+# Maximum length of an error that counts as one check [characters]; many errors quote the whole value.
+_CHARACTERS_AT_ONCE = 250
+# Maximum nesting of keywords; below Python's own limit, at which the library fails in another way.
+_MOST_LEVELS = 120
 _PATTERNED = frozenset({"patternProperties", "additionalProperties"})
 # The library would check the same values for them again, uncounted.
 # Keywords that a schema must not use, with what to use instead.
@@ -76,7 +76,7 @@ def reason(value: object, schema: Mapping[str, Any]) -> str | None:
     except RecursionError:
         return "the answer is nested too deeply to be checked"
     except Exception as error:  # noqa: BLE001 - a fault of the validator must not cost the answer
-        return short(f"the answer cannot be checked: {error}", LONGEST_MESSAGE)
+        return short(f"the answer cannot be checked: {error}", _LONGEST_MESSAGE)
     return told(errors, "the answer") if errors else None
 
 
@@ -90,7 +90,7 @@ def _dialect(schema: Mapping[str, Any]) -> "type[Validator]":
     name = schema["$schema"]
     known: Any = isinstance(name, str) and validator_for({"$schema": name}, None)  # type: ignore[arg-type] # it may
     if not known:
-        raise ValueError(f"$schema: {short(repr(name), LONGEST_MESSAGE)} is not supported; omit it for 2020-12")
+        raise ValueError(f"$schema: {short(repr(name), _LONGEST_MESSAGE)} is not supported; omit it for 2020-12")
     return cast("type[Validator]", known)
 
 
@@ -130,7 +130,7 @@ def _check_parts(schema: Mapping[str, Any], kind: "type[Validator]") -> set[str]
                 opened += [(inner, resolver.in_subresource(inner)) for inner in resource.subresources()]
             continue
         to, resolver = references.pop()
-        shown = short(repr(to), LONGEST_PLACE)
+        shown = short(repr(to), _LONGEST_PLACE)
         try:
             found = resolver.lookup(to)
         except (Unresolvable, LookupError, TypeError, ValueError):
@@ -149,7 +149,7 @@ def _checked_patterns(part: Mapping[str, Any], schema: Mapping[str, Any]) -> set
 
     def refused(key: str, why: str) -> ValueError:
         place = place_of([*(_path(part, schema) or ()), key])
-        return ValueError(f"{short(place, LONGEST_PLACE)}: {short(why, LONGEST_MESSAGE)}")
+        return ValueError(f"{short(place, _LONGEST_PLACE)}: {short(why, _LONGEST_MESSAGE)}")
 
     if part is not schema and isinstance(part.get("$schema"), str):
         # With its own `$schema`, a part would choose a different validator, which is not bounded.
@@ -199,12 +199,12 @@ def _errors(value: Any, schema: Mapping[str, Any]) -> "list[ValidationError]":  
             if name in _PATTERNED and isinstance(item, dict):
                 looked_at = len(item) * len(part.get("patternProperties", ()))
             spend(1 + looked_at // AT_ONCE)
-            if level >= MOST_LEVELS:
+            if level >= _MOST_LEVELS:
                 raise RecursionError
             level += 1
             try:
                 for error in keyword(validator, wanted, item, part) or ():
-                    spend(1 + len(error.message) // CHARACTERS_AT_ONCE)
+                    spend(1 + len(error.message) // _CHARACTERS_AT_ONCE)
                     yield error
             finally:
                 level -= 1
@@ -223,12 +223,12 @@ def _errors(value: Any, schema: Mapping[str, Any]) -> "list[ValidationError]":  
 # The library's versions match with an engine that backtracks, so that a pattern like `^(a+)+$` never ends, and compare
 # every pair of items. The error messages here are the same.
 
-AnyValidator = Any
-"""A validator of jsonschema; its protocol lacks `descend`, which every keyword needs."""
-JsonSchema = Mapping[str, Any] | bool
-"""A part of a schema that is itself a schema."""
+# A validator of jsonschema; its protocol lacks `descend`, which every keyword needs.
+_AnyValidator = Any
+# A part of a schema that is itself a schema.
+_JsonSchema = Mapping[str, Any] | bool
 Errors = Iterator["ValidationError"]
-Keyword = Callable[[AnyValidator, Any, Any, Mapping[str, Any]], Iterable["ValidationError"] | None]
+Keyword = Callable[[_AnyValidator, Any, Any, Mapping[str, Any]], Iterable["ValidationError"] | None]
 """The check of one keyword: validator, the keyword's value in the schema, the value to check, the enclosing schema."""
 
 MOST_PATTERNS = 256
@@ -256,13 +256,13 @@ def _wrong(message: str) -> "ValidationError":
     return ValidationError(message)
 
 
-def _pattern(_validator: AnyValidator, pattern: str, value: object, _schema: Mapping[str, Any]) -> Errors:
+def _pattern(_validator: _AnyValidator, pattern: str, value: object, _schema: Mapping[str, Any]) -> Errors:
     if isinstance(value, str) and not _matches(pattern, value):
         yield _wrong(f"{value!r} does not match {pattern!r}")
 
 
 def _pattern_properties(
-    validator: AnyValidator, patterns: Mapping[str, Any], value: object, _schema: Mapping[str, Any]
+    validator: _AnyValidator, patterns: Mapping[str, Any], value: object, _schema: Mapping[str, Any]
 ) -> Errors:
     if isinstance(value, dict):
         for pattern, part in patterns.items():
@@ -272,7 +272,7 @@ def _pattern_properties(
 
 
 def _additional_properties(
-    validator: AnyValidator, part: JsonSchema, value: object, schema: Mapping[str, Any]
+    validator: _AnyValidator, part: _JsonSchema, value: object, schema: Mapping[str, Any]
 ) -> Errors:
     if not isinstance(value, dict):
         return
@@ -295,7 +295,7 @@ def _additional_properties(
             yield _wrong(f"Additional properties are not allowed ({names} {were} unexpected)")
 
 
-def _unique_items(_validator: AnyValidator, wanted: object, value: object, _schema: Mapping[str, Any]) -> Errors:
+def _unique_items(_validator: _AnyValidator, wanted: object, value: object, _schema: Mapping[str, Any]) -> Errors:
     if wanted and isinstance(value, list) and len({_key(item) for item in value}) < len(value):
         yield _wrong(f"{value!r} has non-unique elements")
 
@@ -324,10 +324,10 @@ OURS: dict[str, Keyword] = {
 }
 
 
-MOST_PLACES = 3
-"""Maximum number of errors in a line."""
-LONGEST_PLACE, LONGEST_MESSAGE = 80, 240
-"""Maximum lengths of a place and of its error message [characters]."""
+# Maximum number of errors in a line.
+_MOST_PLACES = 3
+# Maximum lengths of a place and of its error message [characters].
+_LONGEST_PLACE, _LONGEST_MESSAGE = 80, 240
 _NAME = re.compile(r"[A-Za-z_$][\w$-]*")
 
 
@@ -345,8 +345,8 @@ def told(errors: "Iterable[ValidationError]", whole: str) -> str:
     for error in errors:
         best = _meant(error)
         place = place_of(best.absolute_path) or whole
-        lines[f"{short(place, LONGEST_PLACE)}: {short(best.message, LONGEST_MESSAGE)}"] = None
-        if len(lines) == MOST_PLACES:
+        lines[f"{short(place, _LONGEST_PLACE)}: {short(best.message, _LONGEST_MESSAGE)}"] = None
+        if len(lines) == _MOST_PLACES:
             break
     return "; ".join(lines)
 

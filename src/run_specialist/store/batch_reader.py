@@ -29,20 +29,20 @@ ENDPOINT_KINDS = frozenset(
 )
 """Kinds of errors that the endpoint, not the item, causes."""
 
-WITH_RUNS = items.outerjoin(runs, runs.c.run_id == items.c.run_id)
-"""Items with their runs; those without a run have NULLs."""
+# Items with their runs; those without a run have NULLs.
+_WITH_RUNS = items.outerjoin(runs, runs.c.run_id == items.c.run_id)
 OWNER = case((runs.c.status == RUNNING, runs.c.owner))
 """The process of a run that has not ended."""
-STORED_STATUS: ColumnElement[str] = case(
+# Status of an item joined with its run, as stored in the database; an interrupted run is still `running`.
+_STORED_STATUS: ColumnElement[str] = case(
     (and_(runs.c.run_id.is_(None), items.c.state == DEAD), literal(DEAD)),
     (and_(runs.c.run_id.is_(None), items.c.error.is_not(None)), literal(FAILED)),
     (runs.c.run_id.is_(None), literal(NOT_RUN)),
     (and_(runs.c.status == RUNNING, items.c.state == DEAD), literal(DEAD)),
     else_=runs.c.status,
 )
-"""Status of an item joined with its run, as stored in the database; an interrupted run is still `running`."""
-MAY_WAIT = and_(runs.c.status == FAILED, items.c.state == WAITING)
-"""Whether an item may have been taken back after its run failed; `is_endpoint_failure` decides."""
+# Whether an item may have been taken back after its run failed; `is_endpoint_failure` decides.
+_MAY_WAIT = and_(runs.c.status == FAILED, items.c.state == WAITING)
 
 
 def is_endpoint_failure(outcome: Mapping[str, Any] | None) -> bool:
@@ -58,9 +58,9 @@ ITEMS_AT_ONCE = 500
 _NEWEST_FIRST = (batches.c.created_at.desc(), batches.c.batch_id.desc())
 _COLUMNS: tuple[ColumnElement[Any], ...] = (
     *(items.c[name] for name in ("batch_id", "number", "run_id")),
-    STORED_STATUS.label("status"),
+    _STORED_STATUS.label("status"),
     OWNER.label("owner"),
-    MAY_WAIT.label("may_wait"),
+    _MAY_WAIT.label("may_wait"),
     *(runs.c[name] for name in ("tool_calls", "cost_usd", "started_at", "ended_at")),
     runs.c.duration_s.label("seconds"),
 )
@@ -70,9 +70,9 @@ _ITEMS: Select[Any] = select(
     items.c.question,
     items.c.error,
     case((runs.c.status != RUNNING, runs.c.outcome)).label("outcome"),
-).select_from(WITH_RUNS)
+).select_from(_WITH_RUNS)
 # Items without the outcomes that their status does not depend on.
-_COUNTED: Select[Any] = select(*_COLUMNS, case((MAY_WAIT, runs.c.outcome)).label("outcome")).select_from(WITH_RUNS)
+_COUNTED: Select[Any] = select(*_COLUMNS, case((_MAY_WAIT, runs.c.outcome)).label("outcome")).select_from(_WITH_RUNS)
 
 JUDGES = "-judges"
 """Suffix of the id of the batch with an eval's judges, after the id of the eval."""
@@ -153,7 +153,7 @@ class StoredBatches(OpenedStore):
         is_dead = cache(self._is_dead)
         query = _ITEMS.where(items.c.batch_id == column_text(batch_id), items.c.number.is_not(None))
         if failures:
-            query = query.where(STORED_STATUS.in_(FAILURES))
+            query = query.where(_STORED_STATUS.in_(FAILURES))
         last = 0
         while True:
             following = query.where(items.c.number > last).order_by(items.c.number, items.c.run_id)
@@ -169,7 +169,7 @@ class StoredBatches(OpenedStore):
         """Return the ids of a batch's runs that failed because of the endpoint, which a repeated call resumes."""
         failed = (items.c.batch_id == column_text(batch_id), runs.c.status == FAILED)
         with self._snapshot() as connection:
-            rows = connection.execute(select(runs.c.run_id, runs.c.outcome).select_from(WITH_RUNS).where(*failed))
+            rows = connection.execute(select(runs.c.run_id, runs.c.outcome).select_from(_WITH_RUNS).where(*failed))
             return {row.run_id for row in rows if is_endpoint_failure(outcome(row.outcome))}
 
     def delete(self, batch_id: str) -> None:

@@ -24,8 +24,8 @@ WAIT = 10
 """Timeout for a connection and for a lock that another process holds [s]."""
 IDLE, INTERVAL, COUNT = 10, 5, 3
 """TCP keepalives on both sides: idle time before the first probe, interval, number of probes [s, s, 1]."""
-DEAD_PEER_TIMEOUT = IDLE + INTERVAL * COUNT
-"""Silence after which the server ends a session and releases its locks [s]."""
+# Silence after which the server ends a session and releases its locks [s].
+_DEAD_PEER_TIMEOUT = IDLE + INTERVAL * COUNT
 
 # Server-side session settings; by default the server detects an unreachable client only after two hours.
 _SESSION = {
@@ -63,7 +63,7 @@ def parsed(url: str) -> URL:
     parsed_url = make_url(url)
     if "@" in (parsed_url.host or ""):
         raise StoreUnusable(f"{shown(url)}: write an @ in the password as %40")
-    # Shorter than `DEAD_PEER_TIMEOUT`: the client reacquires its lock before the server releases it.
+    # Shorter than `_DEAD_PEER_TIMEOUT`: the client reacquires its lock before the server releases it.
     defaults = {**_CONNECTION, "connect_timeout": WAIT, "tcp_user_timeout": WAIT * 1_000}
     query: dict[str, str | tuple[str, ...]] = {name: str(value) for name, value in defaults.items()}
     query.update(parsed_url.query)
@@ -154,8 +154,8 @@ PING = 5.0
 """Interval of the pings that check the session which holds the lock [s]."""
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
 """First and maximum pause between attempts to reacquire the lock; each pause doubles [s]."""
-RELEASE_TIMEOUT = 1.0
-"""How long releasing the lock waits for an attempt in progress [s]."""
+# How long releasing the lock waits for an attempt in progress [s].
+_RELEASE_TIMEOUT = 1.0
 
 # The lock of one owner in the server's catalog.
 _HELD = (
@@ -232,7 +232,7 @@ class ServerOwner(Owner):
         """Return a new session that holds the lock."""
         connection = _connect(self._url, process_description())
         with on_error(connection.close):
-            connection.execute(text(_DROP_VANISHED), {"milliseconds": str(DEAD_PEER_TIMEOUT * 1_000)})
+            connection.execute(text(_DROP_VANISHED), {"milliseconds": str(_DEAD_PEER_TIMEOUT * 1_000)})
             # A shared lock does not wait for a broken session that the server has not detected yet.
             connection.execute(text("select pg_advisory_lock_shared(:key)"), {"key": _key(self.token)})
         return connection
@@ -241,7 +241,7 @@ class ServerOwner(Owner):
         self._closed.set()
         self._wake()
         # An attempt in progress closes the session itself.
-        if self._renewing.acquire(timeout=RELEASE_TIMEOUT):
+        if self._renewing.acquire(timeout=_RELEASE_TIMEOUT):
             self._connection.close()
             self._renewing.release()
 

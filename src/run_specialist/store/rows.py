@@ -157,14 +157,14 @@ def file_change(event: Mapping[str, Any]) -> FileChange | None:
 #
 # The first byte is 1 if the rest is compressed with zlib, else 0.
 
-PACKED_FROM = 2_000
-"""Minimum size of compressed texts [bytes]."""
+# Minimum size of compressed texts [bytes].
+_PACKED_FROM = 2_000
 
 
 def pack(text: str) -> bytes:
     """Encode a text, compressed if it is long."""
     plain = text.encode("utf-8", "surrogatepass")
-    return b"\0" + plain if len(plain) < PACKED_FROM else b"\1" + zlib.compress(plain, 1)
+    return b"\0" + plain if len(plain) < _PACKED_FROM else b"\1" + zlib.compress(plain, 1)
 
 
 def unpack(packed: bytes, most: int | None = None) -> str:
@@ -335,8 +335,8 @@ def _printed(outcome: Outcome) -> dict[str, Any]:
         return fields_of(outcome)
 
 
-LONGEST_NUMBER = 1_000
-"""Larger integers are written in hexadecimal, since Python limits their conversion to decimal [bits]."""
+# Larger integers are written in hexadecimal, since Python limits their conversion to decimal [bits].
+_LONGEST_NUMBER = 1_000
 DEEPEST = 100
 """Maximum nesting depth of values that need conversion."""
 KINDS = 200
@@ -386,7 +386,7 @@ def _serializable(value: object, depth: int) -> object:
     if value is None or isinstance(value, (str, bool, float)):
         return value
     if isinstance(value, int):
-        return value if value.bit_length() < LONGEST_NUMBER else hex(value)
+        return value if value.bit_length() < _LONGEST_NUMBER else hex(value)
     if depth == 0:
         return "…"
     plain = _simplified(value)

@@ -227,8 +227,8 @@ def _child(connection: Connection, run: Mapping[str, Any]) -> Child:
     )
 
 
-MAX_LISTED_IDS = 5
-"""Maximum number of matching ids in an error message."""
+# Maximum number of matching ids in an error message.
+_MAX_LISTED_IDS = 5
 
 
 def ambiguous(what: str, beginning: str, ids: Sequence[str]) -> str:
@@ -236,6 +236,6 @@ def ambiguous(what: str, beginning: str, ids: Sequence[str]) -> str:
 
     what: `run` or `batch`.
     """
-    listed = ", ".join(ids[:MAX_LISTED_IDS])
-    more = f" and {len(ids) - MAX_LISTED_IDS} more" if len(ids) > MAX_LISTED_IDS else ""
+    listed = ", ".join(ids[:_MAX_LISTED_IDS])
+    more = f" and {len(ids) - _MAX_LISTED_IDS} more" if len(ids) > _MAX_LISTED_IDS else ""
     return f"{len(ids)} {what} ids start with {beginning}: {listed}{more}; use more of the id"

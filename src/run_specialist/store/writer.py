@@ -56,7 +56,7 @@ class Inbox:
             self._wake_at_once()
         return True
 
-    def ask(self, question: "LedgerQuery") -> "Future[Any] | None":
+    def ask(self, question: "_LedgerQuery") -> "Future[Any] | None":
         """Let the thread call a function with the open store after the queued records; None if the queue is closed."""
         answer: Future[Any] = Future()
         with self.changed:
@@ -94,7 +94,7 @@ class WriteBatch:
 
     records: dict["RunJournal", list[Record]] = field(default_factory=dict)
     waiting: list["asyncio.Future[None]"] = field(default_factory=list)
-    questions: list[tuple["LedgerQuery", Future[Any]]] = field(default_factory=list)
+    questions: list[tuple["_LedgerQuery", Future[Any]]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self.records or self.waiting or self.questions)
@@ -215,8 +215,8 @@ class RunJournal:
         self._reason, self._taken_over, self.lost = f"{lost}: {why}", taken_over, True
 
 
-LedgerQuery = Callable[["Ledger"], Any]
-"""A function that is called with the open store."""
+# A function that is called with the open store.
+_LedgerQuery = Callable[["Ledger"], Any]
 Records = Mapping[RunJournal, Sequence[Record]]
 """Records by run, in the order of writing."""
 
@@ -317,7 +317,7 @@ class Writer:
         self._journals[journal.run_id] = journal
         return journal
 
-    def _ask(self, question: LedgerQuery) -> Any:  # noqa: ANN401 - the answer to any question
+    def _ask(self, question: _LedgerQuery) -> Any:  # noqa: ANN401 - the answer to any question
         """Let the thread call a function with the open store, and return the result; blocks."""
         self._start_thread()
         answer = self._inbox.ask(question)

@@ -14,15 +14,15 @@ from run_specialist.tools.base import ChildContext, Output, Tool
 NAME = "delegate"
 SPECIALIST = "Which specialist to ask."
 QUERY = "The question; it knows nothing else of your work."
-NARROWER = "It was cut short. To learn more, ask for what is missing, in a narrower question."
-"""Hint on how to learn more if the same run cannot be resumed."""
+# Hint on how to learn more if the same run cannot be resumed.
+_NARROWER = "It was cut short. To learn more, ask for what is missing, in a narrower question."
 
 
-RunChild = Callable[[str, str, ChildContext], Awaitable[Outcome]]
-"""Runs a specialist on a question as part of a call; raises UsageError if it cannot be run."""
+# Runs a specialist on a question as part of a call; raises UsageError if it cannot be run.
+_RunChild = Callable[[str, str, ChildContext], Awaitable[Outcome]]
 
 
-def delegate_tool(specialists: Mapping[str, str], run_child: RunChild) -> Tool:
+def delegate_tool(specialists: Mapping[str, str], run_child: _RunChild) -> Tool:
     """Return the tool that lets a run ask these specialists.
 
     specialists: at least one, by name, with its description.
@@ -80,7 +80,7 @@ def outcome_text(outcome: Outcome, more: str = "") -> str:
     if outcome.gaps:
         parts.append("\n".join(["Gaps:", *(f"- {gap}" for gap in outcome.gaps)]))
     if more or outcome.status in {"landed", "partial"}:
-        parts.append(f"[{more or NARROWER}]")
+        parts.append(f"[{more or _NARROWER}]")
     if not_found := [one.quote or one.source for one in outcome.evidence if one.verified is False]:
         found = len(outcome.evidence) - len(not_found)
         parts.append(

@@ -34,16 +34,16 @@ from run_specialist.tools.secret_files import is_protected_from_commands, is_sec
 from run_specialist.tools.text_edit import MOST, decoded, diff_of, shortened
 from run_specialist.tools.threads import check_cancelled
 
-SET_ASIDE = ".undone-"
-"""Suffix of a place that was undone; a random number follows."""
+# Suffix of a place that was undone; a random number follows.
+_SET_ASIDE = ".undone-"
 MOST_ENTRIES = 200_000
 """Maximum number of entries below the writable folders."""
-MOST_KEPT = 100_000_000
-"""Maximum size of all kept content [bytes]; files that git does not ignore come first, then smaller ones."""
-MOST_CHANGES = 10_000
-"""Maximum number of changes of one command that are recorded; the others are counted."""
-MOST_DIFFS = 100
-"""Maximum number of changes of one command that are shown as a diff."""
+# Maximum size of all kept content [bytes]; files that git does not ignore come first, then smaller ones.
+_MOST_KEPT = 100_000_000
+# Maximum number of changes of one command that are recorded; the others are counted.
+_MOST_CHANGES = 10_000
+# Maximum number of changes of one command that are shown as a diff.
+_MOST_DIFFS = 100
 EVENT_DIFF = 20_000
 """Maximum length of the diff in an event [characters]."""
 
@@ -259,7 +259,7 @@ class FileCheckpoint:
             for _, size, path in chosen:
                 check_cancelled()
                 entry = self.before.entries[path]
-                if at + size > MOST_KEPT:
+                if at + size > _MOST_KEPT:
                     break
                 with suppress(OSError), Folder(str((self.root / path).parent), None).file(Path(path).name) as file:
                     data = file.read(LARGEST + 1)
@@ -397,7 +397,7 @@ class FileCheckpoint:
                 place.unlink()
             else:
                 name = os.fsdecode(os.fsencode(place.name)[:200])
-                place.rename(place.with_name(f"{name}{SET_ASIDE}{secrets.token_hex(3)}"))
+                place.rename(place.with_name(f"{name}{_SET_ASIDE}{secrets.token_hex(3)}"))
 
     # -- other files
 
@@ -410,8 +410,8 @@ class FileCheckpoint:
             old, new = old_entries.get(path), new_entries.get(path)
             if (old and old.is_same(new)) or self.before.is_protected(path):
                 continue
-            is_shown = len(found) < MOST_DIFFS and time.monotonic() < until
-            if len(found) >= MOST_CHANGES:
+            is_shown = len(found) < _MOST_DIFFS and time.monotonic() < until
+            if len(found) >= _MOST_CHANGES:
                 more += 1
             elif change := self._change(path, old, new, with_diff=is_shown):
                 found.append(change)

@@ -166,7 +166,7 @@ class _FileTools:
             raise ToolError(f"{escape_path(path)} is a folder; use ls to see what is in it")
         content = None if self._copy is None else self._copy.readable(relative)
         # One line takes at most a quarter of the result; a single requested line is not clipped.
-        most = max(CLIP, min(READ_CLIP, self._limit // 4))
+        most = max(CLIP, min(_READ_CLIP, self._limit // 4))
         with text_lines(self._sandbox, relative, content) as (lines, size):
             before = sum(1 for _ in islice(lines, offset - 1))
             chosen = [
@@ -323,8 +323,8 @@ def render(sandbox: Sandbox, matches: Sequence[Match], context: int) -> Iterator
                 yield f"{escape_path(path)}{mark}{number}{mark} {clip(content, length, start)}"
 
 
-READ_CLIP = 2_000
-"""Maximum length of a line that is read among others: many notes have one paragraph per line [characters]."""
+# Maximum length of a line that is read among others: many notes have one paragraph per line [characters].
+_READ_CLIP = 2_000
 _KILO = 1024
 _WINDOW = 8
 _MAX_NOTE = 150

@@ -23,8 +23,8 @@ from run_specialist.safety.safe_files import Folder
 
 LARGEST = 4_000_000
 """Maximum size of a .gitignore [bytes]; with a larger one, the folder cannot be read."""
-MOST_WILDCARDS = 100_000
-"""Maximum total length of a file's patterns with wildcards [characters]; each of them costs time for each path."""
+# Maximum total length of a file's patterns with wildcards [characters]; each of them costs time for each path.
+_MOST_WILDCARDS = 100_000
 # Size up to which many files are kept in compiled form, which takes about ten times as much memory [bytes].
 _SMALL = 50_000
 _COMPILING = threading.Lock()
@@ -159,8 +159,8 @@ class IgnoreFile:
                 self._plain[f"{'/' if is_name else '//'}{pattern.removeprefix('/')}"] = rank
                 continue
             size += len(text)
-            if size > MOST_WILDCARDS:
-                raise OSError(errno.EFBIG, f"more than {MOST_WILDCARDS:,} characters of patterns with wildcards")
+            if size > _MOST_WILDCARDS:
+                raise OSError(errno.EFBIG, f"more than {_MOST_WILDCARDS:,} characters of patterns with wildcards")
             with suppress(re.error):
                 regex = f"/{_name_regex(body)}" if is_name else _path_regex(body)
                 wildcards.append((is_name, rank, regex + ("/?" if body == pattern else "/")))

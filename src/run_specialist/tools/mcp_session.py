@@ -43,19 +43,19 @@ logging.getLogger("mcp").addHandler(logging.NullHandler())
 CLOSED = "Connection closed"
 """Message of the library for a closed connection."""
 
-Hide = Callable[[str], str]
-"""Masks secrets; applied before truncation, since a truncated key would not be recognized."""
+# Masks secrets; applied before truncation, since a truncated key would not be recognized.
+_Hide = Callable[[str], str]
 
 _VALIDATION_DETAILS = re.compile(r":\s*\d+ validation errors? for .*", re.DOTALL)
 
 
-def first_line(texts: Iterable[str], hide: Hide) -> str:
+def first_line(texts: Iterable[str], hide: _Hide) -> str:
     """Return the first nonempty text as one printable line, without secrets and validation details."""
     one = next((text for text in texts if text.strip()), "")
     return shown(" ".join(hide(_VALIDATION_DETAILS.sub("", one)).split()), 300)
 
 
-def violation(what: str, error: ValidationError, hide: Hide, *, within: int = 0) -> str:
+def violation(what: str, error: ValidationError, hide: _Hide, *, within: int = 0) -> str:
     """Return where a response of the server violates the protocol.
 
     what: subject and verb of the sentence.
@@ -71,7 +71,7 @@ def cause(error: BaseException) -> BaseException:
     return cause(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
-def describe(error: BaseException, hide: Hide) -> str:
+def describe(error: BaseException, hide: _Hide) -> str:
     """Return an error as one line; empty if the connection was merely closed."""
     error = cause(error)
     text = first_line([str(error)], hide)
@@ -83,8 +83,8 @@ def describe(error: BaseException, hide: Hide) -> str:
     return (text or name) if isinstance(error, Unreachable | ValueError | MCPError) else f"{name}: {text}".rstrip(": ")
 
 
-TO_CONNECT = 10.0
-"""Connect timeout; the timeout of a response is set by its caller [s]."""
+# Connect timeout; the timeout of a response is set by its caller [s].
+_TO_CONNECT = 10.0
 
 
 @dataclass(slots=True)
@@ -97,7 +97,7 @@ class Web:
     """Whether the server is on this machine; proxies from the environment are then ignored."""
     http_error: str = ""
 
-    def failure(self, hide: Hide) -> str:
+    def failure(self, hide: _Hide) -> str:
         """Return the last HTTP error status; empty if there is none."""
         return hide(self.http_error)
 
@@ -108,7 +108,7 @@ class Web:
             httpx2.AsyncClient(
                 # The decompressed size of a compressed response could not be limited.
                 headers={**self.headers, "accept-encoding": "identity"},
-                timeout=httpx2.Timeout(TO_CONNECT, read=None),
+                timeout=httpx2.Timeout(_TO_CONNECT, read=None),
                 event_hooks={"response": [self._check_response]},
                 trust_env=not self.loopback,
             ) as client,
@@ -146,8 +146,8 @@ class _SizeLimited(httpx2.AsyncByteStream):
 
 LARGEST_MESSAGE = 10 * 1024 * 1024
 """Maximum size of one line; a server that sends a longer one is stopped [bytes]."""
-EXIT_GRACE, TERM_GRACE = 1.0, 1.0
-"""Grace periods for a server to exit after its input was closed, and after a SIGTERM [s]."""
+# Grace periods for a server to exit after its input was closed, and after a SIGTERM [s].
+_EXIT_GRACE, _TERM_GRACE = 1.0, 1.0
 
 _STDERR_TAIL = 4096
 _DRAIN_TIMEOUT = 0.2
@@ -169,7 +169,7 @@ class ServerProcess:
     _ended_early: bool = False
     _exit_code: int | None = None
 
-    def failure(self, hide: Hide) -> str:
+    def failure(self, hide: _Hide) -> str:
         """Return how the process ended on its own, and the last line of its standard error; may be empty."""
         last_line = first_line(reversed(self._stderr.decode(errors="replace").splitlines()), hide)
         if self._fault or not self._ended_early:
@@ -238,7 +238,7 @@ class ServerProcess:
                 await process.stdin.drain()
             return
         # Its earlier answers may still be in the pipe.
-        await asyncio.sleep(EXIT_GRACE)
+        await asyncio.sleep(_EXIT_GRACE)
         self._fault = "it takes no more requests"
         self.on_end()
 
@@ -251,11 +251,11 @@ class ServerProcess:
         self._closing = True
         assert process.stdin is not None  # noqa: S101 - as above
         process.stdin.close()
-        if self._fault or not await exits_within(process, EXIT_GRACE):
+        if self._fault or not await exits_within(process, _EXIT_GRACE):
             signal_group(process.pid, signal.SIGTERM)
-            if not await exits_within(process, TERM_GRACE):
+            if not await exits_within(process, _TERM_GRACE):
                 signal_group(process.pid, KILL)
-                await exits_within(process, TERM_GRACE)
+                await exits_within(process, _TERM_GRACE)
         elif self._ended_early:
             self._exit_code = process.returncode
             # A child of the server may keep the pipe open.
@@ -328,7 +328,7 @@ class _InvalidTools:
             result["tools"] = [tool for number, tool in enumerate(result["tools"]) if number not in invalid]
             self._first_error = self._first_error or error
 
-    def warning(self, hide: Hide) -> str:
+    def warning(self, hide: _Hide) -> str:
         """Return one line about the removed tools; empty if there are none."""
         if self._first_error is None:
             return ""
@@ -337,7 +337,7 @@ class _InvalidTools:
 
 
 # Timeout for closing a session, after which its task is cancelled [s].
-_CLOSE_TIMEOUT = 2 * EXIT_GRACE + 2 * TERM_GRACE
+_CLOSE_TIMEOUT = 2 * _EXIT_GRACE + 2 * _TERM_GRACE
 
 
 _RESULT: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
@@ -360,7 +360,7 @@ class McpSession:
         self._client: Client | None = None
         self._closed = asyncio.Event()
         self._error = ""
-        self._hide: Hide = redact
+        self._hide: _Hide = redact
         self._listing: asyncio.Future[Listing | Unreachable] = loop.create_future()
         self._task = asyncio.create_task(self._run())
 
@@ -484,7 +484,7 @@ class McpSession:
         return f"{self._error} ({last})" if self._error and last else self._error or last or "the connection was closed"
 
 
-async def _list_tools(client: Client, invalid: _InvalidTools, hide: Hide) -> Listing:
+async def _list_tools(client: Client, invalid: _InvalidTools, hide: _Hide) -> Listing:
     tools: list[types.Tool] = []
     cursor: str | None = None
     invalid.version = client.protocol_version

@@ -189,8 +189,8 @@ def plain(text: str) -> str:
 
 MOST_LINES = 200
 """Maximum number of lines of `MEMORY.md` that are added; the same as in Claude Code."""
-MOST_BYTES = 25 * 1024
-"""Maximum size of the added part of `MEMORY.md` [bytes]; the same as in Claude Code."""
+# Maximum size of the added part of `MEMORY.md` [bytes]; the same as in Claude Code.
+_MOST_BYTES = 25 * 1024
 
 
 def read_notes(folder: NotesFolder) -> tuple[str, str]:
@@ -201,7 +201,7 @@ def read_notes(folder: NotesFolder) -> tuple[str, str]:
         return "", ""
     except OSError as error:
         return "", f"{MAIN} is not read: {error.strerror or error}"
-    kept = "".join(text.splitlines(keepends=True)[:MOST_LINES]).encode("utf-8", "replace")[:MOST_BYTES]
+    kept = "".join(text.splitlines(keepends=True)[:MOST_LINES]).encode("utf-8", "replace")[:_MOST_BYTES]
     shown = kept.decode("utf-8", "ignore")
     if len(shown) == len(text):
         return text.strip(), ""
@@ -238,8 +238,8 @@ class _MemoryNotes:
     hide: Callable[[str], str]
     limit: int
     is_dry: bool
+    # The notes as this run last read or wrote them.
     seen: dict[str, str] = field(default_factory=dict)
-    """The notes as this run last read or wrote them."""
 
     def memory(  # noqa: PLR0913, PLR0917 - chosen by a model, always by keyword
         self,
@@ -327,9 +327,9 @@ class _MemoryNotes:
         parts = [f"{done} {note}."]
         if text != plain(given):
             parts.append("Secrets in it were masked.")
-        if note == MAIN and (left.count("\n") > MOST_LINES or len(left.encode()) > MOST_BYTES):
+        if note == MAIN and (left.count("\n") > MOST_LINES or len(left.encode()) > _MOST_BYTES):
             parts.append(
-                f"Only its first {MOST_LINES} lines, or {MOST_BYTES // 1024} KiB, are in your prompt when a run "
+                f"Only its first {MOST_LINES} lines, or {_MOST_BYTES // 1024} KiB, are in your prompt when a run "
                 "begins: move details into other notes."
             )
         return " ".join(parts)

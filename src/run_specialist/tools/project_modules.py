@@ -588,10 +588,10 @@ class _ProjectFinder(MetaPathFinder):
     last one finds other top-level modules, so that a project cannot shadow the standard library or installed packages.
     """
 
+    # Chains that are being imported; their modules come before any others of their names.
     chains: ClassVar[list[Sequence[Module]]] = []
-    """Chains that are being imported; their modules come before any others of their names."""
+    # Inspected modules by resolved file path.
     inspected: ClassVar[dict[str, Module]] = {}
-    """Inspected modules by resolved file path."""
     roots: ClassVar[list[str]] = []
 
     def __init__(self, *, is_first: bool) -> None:

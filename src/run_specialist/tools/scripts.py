@@ -88,8 +88,8 @@ def scan_lines(pattern: str, flags: str, most: str, *paths: str) -> None:
 
 MEMORY = 4 * 1024**3
 """Maximum memory a search may allocate, without mapped files [bytes]; ripgrep holds entire lines in memory."""
-CANNOT_START = 127
-"""Exit code if the command cannot be run, as in a shell; no search program uses it."""
+# Exit code if the command cannot be run, as in a shell; no search program uses it.
+_CANNOT_START = 127
 _PR_SET_PDEATHSIG = 1
 
 
@@ -127,7 +127,7 @@ def run_limited(seconds: str, parent: str, *command: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         os.execv(command[0], command)  # noqa: S606 - no shell
     except Exception:  # noqa: BLE001 - exit code 1 would mean that nothing was found
-        sys.exit(CANNOT_START)
+        sys.exit(_CANNOT_START)
 
 
 def main() -> None:

@@ -505,15 +505,14 @@ def _chunk_bounds(text: str) -> Iterator[tuple[int, int]]:
 
 LARGEST_FILE = 2_000_000
 """Maximum size of an indexed file; larger ones are skipped [bytes]."""
-LARGEST_INDEX = 100_000_000
-"""Maximum total size of the indexed files [bytes]."""
+# Maximum total size of the indexed files [bytes].
+_LARGEST_INDEX = 100_000_000
 LARGEST_CUT = 8_000_000
 """Maximum total length for a passage index [characters]; above it, the first search would take too long."""
-LONGEST_BUILD = 20.0
-"""Timeout for reading the files, after which those read so far are searched [s].
-
-Splitting them into passages takes another second or two.
-"""
+# Timeout for reading the files, after which those read so far are searched [s].
+#
+# Splitting them into passages takes another second or two.
+_LONGEST_BUILD = 20.0
 
 
 class SearchIndex:
@@ -555,7 +554,7 @@ class SearchIndex:
         return PassageIndex((path, passages(lines_in(text), prose=is_prose(path))) for path, text in read)
 
     def _texts(self) -> Iterator[tuple[str, str]]:
-        remaining, deadline = LARGEST_INDEX, time.monotonic() + LONGEST_BUILD
+        remaining, deadline = _LARGEST_INDEX, time.monotonic() + _LONGEST_BUILD
 
         # A cancelled search still completes the index, since the next search of the run needs it.
         def check() -> None:

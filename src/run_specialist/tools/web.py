@@ -64,8 +64,8 @@ def is_public(address: str) -> bool:
 MAX_BYTES = 4 * 1024 * 1024
 """Maximum size of a page, transferred and unpacked; the rest is omitted [bytes]."""
 MAX_REDIRECTS = 5
-MAX_SECONDS = 30.0
-"""Timeout of one download with its redirects [s]."""
+# Timeout of one download with its redirects [s].
+_MAX_SECONDS = 30.0
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _OK = 200
@@ -95,7 +95,7 @@ class Downloads:
     """With their subdomains; empty = all."""
     may_connect: Callable[[str], bool] = is_public
     """Decides about each IP address immediately before connecting to it."""
-    seconds: float = MAX_SECONDS
+    seconds: float = _MAX_SECONDS
     """Timeout of one download [s]."""
 
     async def get(self, url: str) -> Download:

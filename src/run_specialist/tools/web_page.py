@@ -11,10 +11,10 @@ import textwrap
 
 LONGEST_LINE = 1_000
 """Maximum length of a line; longer ones are wrapped at blanks, so that a page can be read in parts [characters]."""
-MAX_HTML = 2_000_000
-"""Maximum length of the HTML that is converted [characters]."""
-MAX_TEXT = 8_000_000
-"""Maximum length of the result; a page has at most half as many bytes [characters]."""
+# Maximum length of the HTML that is converted [characters].
+_MAX_HTML = 2_000_000
+# Maximum length of the result; a page has at most half as many bytes [characters].
+_MAX_TEXT = 8_000_000
 NOT_TEXT = 3
 """Exit code for a page that is not text."""
 
@@ -41,12 +41,12 @@ def text_of(body: bytes, url: str, media_type: str, charset: str) -> str | None:
         return None
     text = _decoded(body, charset, is_html=is_html)
     if is_html:
-        text = _markdown(text[:MAX_HTML], url)
+        text = _markdown(text[:_MAX_HTML], url)
     lines = []
     for line in map(str.rstrip, text.splitlines()):
         is_short = len(line) <= LONGEST_LINE
         lines += [line] if is_short else textwrap.wrap(line, LONGEST_LINE, break_on_hyphens=False)
-    return "\n".join(lines)[:MAX_TEXT]
+    return "\n".join(lines)[:_MAX_TEXT]
 
 
 def _decoded(body: bytes, charset: str, *, is_html: bool) -> str:

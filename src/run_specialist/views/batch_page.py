@@ -64,8 +64,8 @@ MOST_ITEMS = 10_000
 LONGEST_ANSWER = 20_000
 """Maximum length of an answer on the page [characters]."""
 LONGEST_QUOTE = 400
-LONGEST_BEGINNING = 160
-"""Maximum length of an input or of the beginning of an answer in a row [characters]."""
+# Maximum length of an input or of the beginning of an answer in a row [characters].
+_LONGEST_BEGINNING = 160
 
 _OF_ITEM = ("number", "run_id", "input", "question", "status", "tool_calls", "cost_usd", "seconds")
 # Markdown marks that are removed from the beginning of an answer.
@@ -113,7 +113,7 @@ def _row(item: ItemResult, report: str | None) -> dict[str, Any]:
     elif isinstance(given, Mapping) and all(isinstance(one, str | int | float | None) for one in given.values()):
         shown = ", ".join("" if one is None else str(one) for one in given.values())
     elif not isinstance(given, str):
-        shown = page.brief(given, LONGEST_BEGINNING)
+        shown = page.brief(given, _LONGEST_BEGINNING)
     return {
         **{key: getattr(item, key) for key in _OF_ITEM},
         "shown_input": shortened(shown),
@@ -134,4 +134,4 @@ def _row(item: ItemResult, report: str | None) -> dict[str, Any]:
 def shortened(text: str) -> str:
     """Return the beginning of a text on one line."""
     # No more than this can be shown, however long the text is.
-    return page.line(text[: 4 * LONGEST_BEGINNING], LONGEST_BEGINNING)
+    return page.line(text[: 4 * _LONGEST_BEGINNING], _LONGEST_BEGINNING)

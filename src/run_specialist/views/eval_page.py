@@ -15,14 +15,14 @@ from run_specialist.views.markdown import without_quotes
 
 MOST_CASES = 5_000
 """Maximum number of rows; further cases are counted, not listed."""
-MOST_MARKED = 500
-"""Maximum number of cases whose answers are compared word by word, which is slow."""
+# Maximum number of cases whose answers are compared word by word, which is slow.
+_MOST_MARKED = 500
 LONGEST_ANSWER = 8_000
 """Maximum length of an answer on the page [characters]."""
 LONGEST = 600
 """Maximum length of a quote on the page [characters]."""
-LONGEST_CHECK = 120
-"""Maximum length of a text in a check to copy [characters]."""
+# Maximum length of a text in a check to copy [characters].
+_LONGEST_CHECK = 120
 
 
 def amount(value: float, name: str) -> str:
@@ -63,7 +63,7 @@ def eval_page(result: Mapping[str, Any], reports: Mapping[str, str] | None = Non
         # Each answer is compared with that of the first other variant for the same repeat.
         for cell in cells:
             others = next((other["runs"] for other in cells if other is not cell and other["runs"]), ())
-            other_of = {run["repeat"]: run for run in others} if number <= MOST_MARKED else {}
+            other_of = {run["repeat"]: run for run in others} if number <= _MOST_MARKED else {}
             cell["read"] = [_read(run, other_of.get(run["repeat"])) for run in cell["runs"]]
         question = next((run.get("question") for cell in cells for run in cell["runs"]), "") or ""
         cases.append({"number": number, "name": case, "question": question, "cells": cells})
@@ -105,7 +105,7 @@ def _answer(run: Mapping[str, Any]) -> str:
 
 def _check(name: str, text: str) -> str:
     # A text in JSON is valid YAML, too.
-    return f"- {name}: {json.dumps(page.line(text, LONGEST_CHECK).rstrip('…'), ensure_ascii=False)}"
+    return f"- {name}: {json.dumps(page.line(text, _LONGEST_CHECK).rstrip('…'), ensure_ascii=False)}"
 
 
 def _figures(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -126,8 +126,8 @@ Clean = Callable[[str], str]
 
 MOST_CHARACTERS = 100_000
 """Maximum length of a parsed text; longer ones are shown as written, because a hostile text takes seconds to parse."""
-LONGEST_ADDRESS = 200
-"""Maximum length of the shown address of a link that cannot be opened [characters]."""
+# Maximum length of the shown address of a link that cannot be opened [characters].
+_LONGEST_ADDRESS = 200
 # Line length below which a line break is kept; breaks after longer lines are considered wrapping [characters].
 _FULL_LINE = 60
 
@@ -178,7 +178,7 @@ def shown_address(url: str, label: str, clean: Clean) -> str:
     if opens(url):
         return "" if label in (url, url.partition(":")[2]) else url
     decoded = clean(unquote(url))
-    return "" if label == decoded else cut(decoded, LONGEST_ADDRESS)
+    return "" if label == decoded else cut(decoded, _LONGEST_ADDRESS)
 
 
 def without_quotes(answer: str, quotes: Iterable[tuple[str, str]]) -> str:

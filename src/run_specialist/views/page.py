@@ -172,8 +172,8 @@ def _resource(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-BOX = 1_000
-"""Width and height of the coordinate system of paths."""
+# Width and height of the coordinate system of paths.
+_BOX = 1_000
 
 
 def percent(value: float, whole: float) -> str:
@@ -188,7 +188,9 @@ def path(points: Sequence[Sequence[float]], seconds: float, top: float) -> str:
     seconds: the width of the chart.
     top: the share at its upper edge.
     """
-    placed = ((round(BOX * at / seconds) if seconds > 0 else 0, round(BOX * (1 - share / top))) for at, share in points)
+    placed = (
+        (round(_BOX * at / seconds) if seconds > 0 else 0, round(_BOX * (1 - share / top))) for at, share in points
+    )
     return "M" + " ".join(f"{across} {down}" for (across, down), _ in groupby(placed))
 
 

@@ -28,8 +28,8 @@ MOST_CALLS = 200
 BRIEF = 160
 """Maximum length of a call's arguments [characters]."""
 
-Descendants = Mapping[str, StoredRun]
-"""Child runs, and their child runs, by id."""
+# Child runs, and their child runs, by id.
+_Descendants = Mapping[str, StoredRun]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def descendants(run: StoredRun, load: Callable[[str], StoredRun]) -> dict[str, S
     return found
 
 
-def child_runs(run: StoredRun, stored: Descendants) -> list[ChildRun]:
+def child_runs(run: StoredRun, stored: _Descendants) -> list[ChildRun]:
     """Return the direct child runs, in the order of their start."""
     in_outcome = [restored(Child, values) for values in (run.outcome or {}).get("children", ())]
     stored_ids = {one.run_id for one in run.children}
@@ -91,7 +91,7 @@ def spent(run: StoredRun, found: Sequence[ChildRun]) -> Iterator[tuple[float, Ki
             yield at, kind, amount
 
 
-def children(run: StoredRun, found: Sequence[ChildRun], stored: Descendants) -> dict[str, Any]:
+def children(run: StoredRun, found: Sequence[ChildRun], stored: _Descendants) -> dict[str, Any]:
     """Return the tree of child runs and its total usage; the usage of each run includes its own children."""
     return {
         "asked": [_child(one, stored) for one in found],
@@ -102,7 +102,7 @@ def children(run: StoredRun, found: Sequence[ChildRun], stored: Descendants) -> 
     }
 
 
-def _child(one: ChildRun, stored: Descendants) -> dict[str, Any]:
+def _child(one: ChildRun, stored: _Descendants) -> dict[str, Any]:
     child, run = one.child, one.run
     outcome = (run and run.outcome) or {}
     calls = run.calls if run else ()
@@ -227,10 +227,10 @@ def facts(run: StoredRun, kinds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-MOST_FORKS = 20
-"""Maximum number of forks compared with their source; the newest are used."""
-BRIEF_CALL = 120
-"""Maximum length of the description of the first turn that differs [characters]."""
+# Maximum number of forks compared with their source; the newest are used.
+_MOST_FORKS = 20
+# Maximum length of the description of the first turn that differs [characters].
+_BRIEF_CALL = 120
 
 
 class RelatedRuns(NamedTuple):
@@ -259,7 +259,7 @@ def kin(run: StoredRun, load: Callable[[str], StoredRun], forks: Sequence[str]) 
             return found if found.run_id == run_id else None
         return None
 
-    others = tuple(other for one in forks[-MOST_FORKS:] if (other := loaded(one)))
+    others = tuple(other for one in forks[-_MOST_FORKS:] if (other := loaded(one)))
     return RelatedRuns(loaded(run.forked_from) if run.forked_from else None, others)
 
 
@@ -287,7 +287,7 @@ def _side(run: StoredRun, at: int) -> dict[str, Any]:
     if later:
         # The calls of the first turn, otherwise its text.
         calls = (
-            f"{one.name} {page.brief(one.arguments, BRIEF_CALL)}" if one.name != RESPOND else one.name
+            f"{one.name} {page.brief(one.arguments, _BRIEF_CALL)}" if one.name != RESPOND else one.name
             for one in later[0].reply.calls
         )
         done = ", ".join(calls) or " ".join(later[0].reply.text.split())
@@ -301,7 +301,7 @@ def _side(run: StoredRun, at: int) -> dict[str, Any]:
         "calls": sum(call.turn > at for call in run.calls),
         "tokens": tokens,
         "cost_usd": cost,
-        "next": page.cut(done, BRIEF_CALL),
+        "next": page.cut(done, _BRIEF_CALL),
         # With its quotes in place, because they are not listed below it.
         "answer": {"text": outcome.get("answer", ""), "evidence": []},
         "output": outcome.get("output"),
@@ -325,10 +325,10 @@ def _spent(run: StoredRun, at: int, later: Sequence[Received]) -> tuple[int, flo
     return sum(usage.total_tokens for usage, _ in spent), page.total(cost for _, cost in spent)
 
 
-NO_DESCENDANTS: Descendants = MappingProxyType({})
+NO_DESCENDANTS: _Descendants = MappingProxyType({})
 
 
-def data(run: StoredRun, descendants: Descendants = NO_DESCENDANTS, kin: RelatedRuns = NO_KIN) -> Mapping[str, Any]:
+def data(run: StoredRun, descendants: _Descendants = NO_DESCENDANTS, kin: RelatedRuns = NO_KIN) -> Mapping[str, Any]:
     """Return the data of the report as JSON values; times within the run are working time [s].
 
     descendants: the child runs and their child runs, by id.
@@ -374,7 +374,7 @@ def data(run: StoredRun, descendants: Descendants = NO_DESCENDANTS, kin: Related
     }
 
 
-def report(run: StoredRun, descendants: Descendants = NO_DESCENDANTS, kin: RelatedRuns = NO_KIN) -> str:
+def report(run: StoredRun, descendants: _Descendants = NO_DESCENDANTS, kin: RelatedRuns = NO_KIN) -> str:
     """Return the report as one self-contained HTML document; all untrusted text is escaped.
 
     descendants: the child runs and their child runs, by id.
@@ -393,7 +393,7 @@ _KINDS = {"+": "new", "-": "old", "@": "place"}
 _HEADERS = ("diff --git ", "--- ", "+++ ", "new file mode ", "deleted file mode ")
 
 
-def file_changes(run: StoredRun, descendants: Descendants) -> list[dict[str, Any]]:
+def file_changes(run: StoredRun, descendants: _Descendants) -> list[dict[str, Any]]:
     """Return the changes in the order in which they were made, each with the lines of its diff.
 
     descendants: the child runs and their child runs, by id.

@@ -128,10 +128,10 @@ def marks(run: StoredRun, axis: Axis) -> list[dict[str, Any]]:
     ]
 
 
-HIGHEST = 2.0
-"""Upper bound of the chart; higher values are cut off [share]."""
-HEADROOM = 1.12
-"""Factor between the highest value and the top of the chart."""
+# Upper bound of the chart; higher values are cut off [share].
+_HIGHEST = 2.0
+# Factor between the highest value and the top of the chart.
+_HEADROOM = 1.12
 
 NEAR = 0.15
 """Largest distance of landings with one text [share of the width]."""
@@ -147,13 +147,13 @@ HOW = {
 }
 """Description of each rung of the landing."""
 
-SpendingPoint = tuple[float, Kind, float]
-"""Time [seconds since 1970], kind, and amount."""
+# Time [seconds since 1970], kind, and amount.
+_SpendingPoint = tuple[float, Kind, float]
 # Start of validity [seconds since 1970], limits by kind, and the usage at that time if it is known.
 _Limits = tuple[float, Mapping[str, Any], Mapping[str, Any]]
 
 
-def budget_chart(run: StoredRun, axis: Axis, by_children: Iterable[SpendingPoint]) -> dict[str, Any]:
+def budget_chart(run: StoredRun, axis: Axis, by_children: Iterable[_SpendingPoint]) -> dict[str, Any]:
     """Return the chart of the budget and the table below it; times are working time [s].
 
     by_children: amounts that child runs spent.
@@ -182,7 +182,7 @@ def budget_chart(run: StoredRun, axis: Axis, by_children: Iterable[SpendingPoint
     return {
         "limited": any(kind["lines"] for kind in kinds),
         "seconds": axis.seconds,
-        "top": min(max([1.0, *shares]) * HEADROOM, HIGHEST),
+        "top": min(max([1.0, *shares]) * _HEADROOM, _HIGHEST),
         "kinds": kinds,
         "bands": _bands(run, axis),
         "landings": landings,
@@ -203,7 +203,7 @@ def _limits(run: StoredRun, axis: Axis) -> Iterator[_Limits]:
             yield span.begin, limits, span.resumed.get("used") or {}
 
 
-def _spent(run: StoredRun) -> Iterator[SpendingPoint]:
+def _spent(run: StoredRun) -> Iterator[_SpendingPoint]:
     """Yield the amounts that the run spent, except time."""
     for turn in run.turns:
         yield turn.at, Kind.TURNS, 1
@@ -218,7 +218,7 @@ def _spent(run: StoredRun) -> Iterator[SpendingPoint]:
 
 
 def _kind(
-    kind: Kind, run: StoredRun, axis: Axis, valid: Sequence[_Limits], spent: Sequence[SpendingPoint]
+    kind: Kind, run: StoredRun, axis: Axis, valid: Sequence[_Limits], spent: Sequence[_SpendingPoint]
 ) -> dict[str, Any]:
     lines, used = [], 0.0
     for number, (since, limits, used_before) in enumerate(valid):
@@ -283,8 +283,8 @@ def _phase(run: StoredRun, resumed: Mapping[str, Any]) -> Phase:
     return budget.spend_all({kind: used.get(kind, 0) for kind in Kind}).phase
 
 
-GROUP = 25
-"""Number of turns with a common time scale."""
+# Number of turns with a common time scale.
+_GROUP = 25
 
 
 def timeline(run: StoredRun, axis: Axis, marks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -346,12 +346,12 @@ def _in_lanes(calls: Sequence[Returned], axis: Axis) -> Iterator[dict[str, Any]]
 
 
 def _groups(rows: Sequence[dict[str, Any]], marks: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    for start in range(0, len(rows), GROUP):
-        chosen = rows[start : start + GROUP]
+    for start in range(0, len(rows), _GROUP):
+        chosen = rows[start : start + _GROUP]
         first, last = chosen[0]["turn"], chosen[-1]["turn"]
         begin = min([chosen[0]["begin"], *(call["begin"] for call in chosen[0]["calls"])])
         end = max(row["end"] for row in chosen)
-        up_to = float("inf") if start + GROUP >= len(rows) else last
+        up_to = float("inf") if start + _GROUP >= len(rows) else last
         between = [mark for mark in marks if (first <= mark["before"] or not start) and mark["before"] <= up_to]
         yield {
             "first": first,

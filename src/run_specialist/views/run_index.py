@@ -10,8 +10,8 @@ from run_specialist.views import page
 
 MOST_RUNS = 5_000
 """Maximum number of rows; older runs are counted, not listed."""
-QUESTION_LENGTH = 160
-"""Longest question of a row [characters]."""
+# Longest question of a row [characters].
+_QUESTION_LENGTH = 160
 
 _OF_RUN = (
     *("run_id", "parent_id", "forked_from", "forked_at", "specialist", "model", "status", "started_at"),
@@ -62,7 +62,7 @@ def _row(run: ListedRun, outcome: Mapping[str, Any] | None, report: str | None) 
         took = None if run.ended_at is None else max(run.ended_at - run.started_at, 0)
     return {
         **{key: getattr(run, key) for key in _OF_RUN},
-        "question": page.line(run.question, QUESTION_LENGTH),
+        "question": page.line(run.question, _QUESTION_LENGTH),
         "seconds": took,
         "quotes": len(evidence),
         "verified": sum(one["verified"] is True for one in evidence),

@@ -214,12 +214,12 @@ def parted(text: str, quotes: Iterable[tuple[int, str]]) -> list[dict[str, Any]]
     return [piece for piece in (*pieces, {"text": text[position:], "quote": None}) if piece["text"]]
 
 
-LOST_BELOW = 0.5
-"""A request that reads a smaller share of the cached tokens counts as a cache miss."""
-LEAST_CACHED = 1_024
-"""Minimum size of a cache entry with most providers [tokens]."""
-CACHE_LIVES = 300
-"""Time to live of a cache entry since its last read [s]."""
+# A request that reads a smaller share of the cached tokens counts as a cache miss.
+_LOST_BELOW = 0.5
+# Minimum size of a cache entry with most providers [tokens].
+_LEAST_CACHED = 1_024
+# Time to live of a cache entry since its last read [s].
+_CACHE_LIVES = 300
 
 
 _SUMMED = ("input", "read", "written", "output", "total", "cost")
@@ -276,7 +276,7 @@ def _cache_miss(run: StoredRun, turn: Received, before: Received, *, is_summariz
         # Servers with automatic caching do not report cache writes.
         cached = usage.total_tokens - usage.output_tokens
     read, waited = turn.reply.usage.cache_read_input_tokens, (turn.at - turn.seconds) - (before.at - before.seconds)
-    if cached < LEAST_CACHED or read >= cached * LOST_BELOW:
+    if cached < _LEAST_CACHED or read >= cached * _LOST_BELOW:
         return None
     if run.model_of(turn.number) != run.model_of(before.number):
         cause = "expected: it went to another model, which has no cache of what was sent before"
@@ -284,7 +284,7 @@ def _cache_miss(run: StoredRun, turn: Received, before: Received, *, is_summariz
         cause = "expected: a summary replaced the older messages, so the messages after it are not cached"
     elif turn.choice != before.choice:
         cause = "expected: its tool choice differs from that of the previous request, so the messages do not match"
-    elif waited > CACHE_LIVES:
+    elif waited > _CACHE_LIVES:
         cause = f"it was sent {lasted(waited)} after the previous request, and unused entries expire in about 5 minutes"
     else:
         cause = "no cause within this run: the server evicted the entry, or the text before it changed"

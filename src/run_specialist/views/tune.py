@@ -117,14 +117,14 @@ def bars(needs: Sequence[Need]) -> tuple[NeedBar, ...]:
 
 SHARE = Fraction(9, 10)
 """Target share of runs that end by themselves; the others land."""
-FEWEST = 10
-"""Minimum number of runs for a suggestion: with fewer, nothing can be said about nine of ten."""
-FEWEST_UNCUT = 5
-"""Minimum number of runs that could have used the suggested number of calls and then ended by themselves."""
-SLACK = 5
-"""One extra call is added per this number of calls, which is 20 %."""
-REPEATS = 0.2
-"""From this share of repeated calls, usage reflects a flaw of the prompt rather than the need."""
+# Minimum number of runs for a suggestion: with fewer, nothing can be said about nine of ten.
+_FEWEST = 10
+# Minimum number of runs that could have used the suggested number of calls and then ended by themselves.
+_FEWEST_UNCUT = 5
+# One extra call is added per this number of calls, which is 20 %.
+_SLACK = 5
+# From this share of repeated calls, usage reflects a flaw of the prompt rather than the need.
+_REPEATS = 0.2
 
 Verdict = Literal["raise", "lower", "set", "keep", "probe", "prompt", "other cause", "too early"]
 """Raise the limit; lower it; set a first one; keep it; raise it as an experiment; fix the prompt first; fix another
@@ -150,10 +150,10 @@ def suggest(needs: Sequence[Need], now: int | None, repeated: float) -> Suggesti
     """
     if now == 0:
         return Suggestion("keep", 0, "with a limit of 0 it answers immediately, without tool calls")
-    if len(needs) < FEWEST:
+    if len(needs) < _FEWEST:
         shows = f"{counted(len(needs), 'run')} can be judged"
-        return Suggestion("too early", None, f"{shows}, and at least {FEWEST} are required")
-    if repeated >= REPEATS:
+        return Suggestion("too early", None, f"{shows}, and at least {_FEWEST} are required")
+    if repeated >= _REPEATS:
         return Suggestion(
             "prompt",
             None,
@@ -165,7 +165,7 @@ def suggest(needs: Sequence[Need], now: int | None, repeated: float) -> Suggesti
         return _unknown(needs, now)
     # The estimate rests on few runs if most were cut before they used so many calls.
     many_cut = sum(not need.known and need.calls <= enough for need in needs) > len(needs) * (1 - SHARE)
-    if many_cut and sum(need.could_end_after(enough) for need in needs) < FEWEST_UNCUT:
+    if many_cut and sum(need.could_end_after(enough) for need in needs) < _FEWEST_UNCUT:
         return _unknown(needs, now)
     return _known(needs, enough, now)
 
@@ -176,7 +176,7 @@ def limit_for(enough: int) -> int:
     It is rounded up to a multiple of 5 above 20, of 10 above 100, of 50 above 500. It is at least one more than needed,
     because a run lands on its last call, even if it would answer next.
     """
-    calls = enough + 1 + enough // SLACK
+    calls = enough + 1 + enough // _SLACK
     step = next((step for most, step in ((20, 1), (100, 5), (500, 10)) if calls <= most), 50)
     return -(-calls // step) * step
 
@@ -211,7 +211,7 @@ def _unknown(needs: Sequence[Need], now: int | None) -> Suggestion:
             cause = f"by the limit of {Kind(by).label}; raise {Kind(by).key} first"
         return Suggestion("other cause", None, f"{many}, {times} of them {cause}")
     comparable = sum(need.limit is None or (now is not None and need.limit >= now) for need in needs)
-    if now is None or comparable < FEWEST:
+    if now is None or comparable < _FEWEST:
         current = "no limit" if now is None else f"the limit of {now}"
         return Suggestion("too early", None, f"{many}, and {comparable} of them had {current}; run more")
     return Suggestion("probe", None, f"{many}, so no run shows how many calls are enough")

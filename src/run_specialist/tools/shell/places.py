@@ -83,7 +83,7 @@ def command_files(sandbox: Sandbox, writable: Sequence[str], protected: Sequence
         return not sandbox.is_selected(path, is_folder=is_folder) or rules.hide(path, is_folder=is_folder)
 
     interpreter = python_folders(root)
-    environment = [] if interpreter is None else [f"{ENVIRONMENT}/{name}" for name in _OF_ENVIRONMENT]
+    environment = [] if interpreter is None else [f"{_ENVIRONMENT}/{name}" for name in _OF_ENVIRONMENT]
     pending = [(start, sandbox.parent_rules(start)) for start in starts if (root / start).is_dir()]
     while pending:
         here, rules = pending.pop()
@@ -101,7 +101,7 @@ def command_files(sandbox: Sandbox, writable: Sequence[str], protected: Sequence
                     is_plain = path not in of_kernel and (is_folder or item.is_file(follow_symlinks=False))
                     if path not in of_kernel and (item.is_symlink() or path == ".git"):
                         continue  # the target of a symlink is elsewhere
-                    if environment and path == ENVIRONMENT:
+                    if environment and path == _ENVIRONMENT:
                         # Its other files are hidden, such as settings of pip, which can contain credentials.
                         inner.append((path, rules))
                         continue
@@ -119,7 +119,7 @@ def command_files(sandbox: Sandbox, writable: Sequence[str], protected: Sequence
     if interpreter is not None:
         # A mount follows links.
         mine = [root / one for one in environment if (root / one).exists() and not (root / one).is_symlink()]
-        files.programs = root / ENVIRONMENT / "bin"
+        files.programs = root / _ENVIRONMENT / "bin"
         files.shown += [*interpreter, *(one for one in mine if not any(top in one.parents for top in files.shown))]
         files.protected += [one for one in mine if any(top in one.parents for top in files.writable)]
     above = {parent for place in (*files.protected, *files.emptied, *files.closed) for parent in place.parents}
@@ -129,8 +129,8 @@ def command_files(sandbox: Sandbox, writable: Sequence[str], protected: Sequence
     return files
 
 
-ENVIRONMENT = ".venv"
-"""Folder of the Python environment of a project."""
+# Folder of the Python environment of a project.
+_ENVIRONMENT = ".venv"
 # What its interpreter needs.
 _OF_ENVIRONMENT = ("bin", "lib", "lib64", "pyvenv.cfg")
 
@@ -142,7 +142,7 @@ def python_folders(root: Path) -> list[Path] | None:
     pyenv has installed: the environment belongs to the project, and must not be able to open any other folder.
     root: a real path.
     """
-    folder = root / ENVIRONMENT
+    folder = root / _ENVIRONMENT
     try:
         # A link in the path could lead anywhere.
         inside = [folder / "bin", folder / "lib", folder / "pyvenv.cfg"]

@@ -29,8 +29,8 @@ FOLDERS = 320 * 1024**2
 """Total size of its folders in memory, /tmp and /dev/shm [bytes]."""
 MOST_TASKS = 256
 """Maximum number of processes and threads of one command."""
-MOST_OUTPUT = 64 * 1024**2
-"""Maximum output of one command [bytes]."""
+# Maximum output of one command [bytes].
+_MOST_OUTPUT = 64 * 1024**2
 LARGEST_FILE = 1024**3
 """Maximum size of a file that a command writes [bytes]."""
 
@@ -273,7 +273,7 @@ class SandboxedProcess:
 
     async def _read_output(self, process: Process) -> None:
         assert process.stdout is not None  # noqa: S101 - stdout is a pipe
-        while self._output.total <= MOST_OUTPUT and (data := await process.stdout.read(65_536)):
+        while self._output.total <= _MOST_OUTPUT and (data := await process.stdout.read(65_536)):
             if not self._is_ready:
                 before, mark, after = data.partition(b"\0")
                 self._is_ready, data = bool(mark), before + after
@@ -286,7 +286,7 @@ class SandboxedProcess:
         """
         until, has_begun, stopped = asyncio.get_running_loop().time() + seconds, False, ""
         too_much = f"it used more than {MEMORY / 1024**3:.3g} GB of memory"
-        while process.returncode is None and not stopped and self._output.total <= MOST_OUTPUT:
+        while process.returncode is None and not stopped and self._output.total <= _MOST_OUTPUT:
             self._find_init()
             if not has_begun and self._is_ready and self._is_bound(process.pid):
                 has_begun = True
@@ -303,9 +303,9 @@ class SandboxedProcess:
                     await process.wait()
         if not stopped:
             # A process that it left behind may keep the output open.
-            await asyncio.wait([reading], timeout=1.0 if self._output.total <= MOST_OUTPUT else 0)
-            if self._output.total > MOST_OUTPUT:
-                stopped = f"it wrote more than {MOST_OUTPUT // 1024**2} MB"
+            await asyncio.wait([reading], timeout=1.0 if self._output.total <= _MOST_OUTPUT else 0)
+            if self._output.total > _MOST_OUTPUT:
+                stopped = f"it wrote more than {_MOST_OUTPUT // 1024**2} MB"
             elif self._group.has_killed:
                 stopped = too_much
         code = process.returncode

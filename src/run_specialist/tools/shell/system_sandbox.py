@@ -20,10 +20,10 @@ from run_specialist.specialist.problems import shown
 from run_specialist.tools.secret_files import PROTECTED_NAMES
 from run_specialist.tools.shell.places import CommandFiles
 
-DISK = 256 * 1024**2
-"""Size of /tmp, which is in memory [bytes]."""
-SHARED_MEMORY = 64 * 1024**2
-"""Size of /dev/shm [bytes]."""
+# Size of /tmp, which is in memory [bytes].
+_DISK = 256 * 1024**2
+# Size of /dev/shm [bytes].
+_SHARED_MEMORY = 64 * 1024**2
 HOME = "/tmp"  # noqa: S108 - inside the sandbox
 VARIABLES = {
     "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
@@ -103,8 +103,8 @@ def _system() -> Iterator[str]:
     for name in _OF_HOST:
         if Path("/proc", name).exists():
             yield from ("--ro-bind", os.devnull, f"/proc/{name}")
-    yield from ("--perms", "1777", "--size", str(DISK), "--tmpfs", "/tmp", "--symlink", "/tmp", "/var/tmp")  # noqa: S108
-    yield from ("--perms", "1777", "--size", str(SHARED_MEMORY), "--tmpfs", "/dev/shm", "--remount-ro", "/dev")  # noqa: S108
+    yield from ("--perms", "1777", "--size", str(_DISK), "--tmpfs", "/tmp", "--symlink", "/tmp", "/var/tmp")  # noqa: S108
+    yield from ("--perms", "1777", "--size", str(_SHARED_MEMORY), "--tmpfs", "/dev/shm", "--remount-ro", "/dev")  # noqa: S108
 
 
 @cache

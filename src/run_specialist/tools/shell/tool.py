@@ -179,7 +179,7 @@ class CommandRules:
             return f"it cannot be decided whether this is allowed: {error}; write it as simple commands. {self}"
         if refused is None:
             return ""
-        return f"`{_cut(refused.replace(INNER_BLANK, ' ').replace(UNKNOWN, '?'))}` is not allowed. {self}"
+        return f"`{_cut(refused.replace(_INNER_BLANK, ' ').replace(UNKNOWN, '?'))}` is not allowed. {self}"
 
     def _allows(self, command: str) -> bool:
         if self.allowed is not None and not any(_matches(pattern, command) for pattern in self.allowed):
@@ -242,8 +242,8 @@ def _cut(text: str) -> str:
 
 UNKNOWN = "\0"
 """Placeholder for text that is known only when the command runs, such as the value of a variable."""
-INNER_BLANK = "\1"
-"""Placeholder for a blank inside a word."""
+# Placeholder for a blank inside a word.
+_INNER_BLANK = "\1"
 
 _EXPANSIONS = r"(?P<unknown>\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9?#]))|(?P<inner>\$\((?!\())|(?P<expansion>[$`].?)"
 _TOKEN = re.compile(
@@ -282,12 +282,12 @@ class _Command:
     """A simple command that is being read."""
 
     words: list[str] = field(default_factory=list)
+    # The word that has begun, without its quotes.
     word: str | None = None
-    """The word that has begun, without its quotes."""
+    # Whether any of the word is quoted.
     is_quoted: bool = False
-    """Whether any of the word is quoted."""
+    # Whether a double quote is open.
     is_string: bool = False
-    """Whether a double quote is open."""
 
     def end_word(self) -> None:
         if self.word is None:
@@ -306,7 +306,7 @@ class _Command:
 def simple_commands(line: str) -> Sequence[str]:
     """Return the simple commands of a command line, without quotes, including those in substitutions.
 
-    Words are separated by one blank; see `UNKNOWN` and `INNER_BLANK`.
+    Words are separated by one blank; see `UNKNOWN` and `_INNER_BLANK`.
     Raises UndecidedError.
     """
     if _CONTROL.search(line):
@@ -334,7 +334,7 @@ def simple_commands(line: str) -> Sequence[str]:
             command.is_quoted |= kind in {"single", "escaped", "string"}
             text = UNKNOWN if kind in {"unknown", "glob"} else "" if kind in {"inner", "string"} else token[kind]
             text = text.removeprefix("\\") if kind == "escaped" else text
-            inner = re.sub(r"\s", INNER_BLANK, text)
+            inner = re.sub(r"\s", _INNER_BLANK, text)
             command.word = f"{command.word or ''}{inner}"
             command.is_string ^= kind == "string"
             if kind == "inner":
