@@ -2,6 +2,7 @@
 
 import json
 import re
+from calendar import day_name, month_name
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ _ASKING = frozenset(
     stood summarise summarize summary think told whole
     """.split()  # noqa: SIM905 - as in STOP_WORDS
 )
+_CALENDAR = {*month_name, *day_name}
 _NAME_SHAPE = re.compile(r"[A-Z].*[A-Z]|\d|[_/#@+]|[a-z][A-Z]|\w\.\w|::")
 _BEHAVIOUR = re.compile(r"(?i)\b(?:how|where|when|what happens|what does|which|does|do|is|are|can)\b")
 _NOT_BEHAVIOUR = re.compile(
@@ -110,7 +112,7 @@ def terms_of(question: str) -> tuple[Term, ...]:
         kin = frozenset(map(root, synonyms(pieces[0]))) if len(pieces) == 1 else frozenset[str]()
         # The first word of a sentence is always capitalized.
         inside = rf"(?<![.?!:]\s)(?<!^)(?<!\n)\b{re.escape(word)}"
-        is_capital = word[:1].isupper() and re.search(inside, question)
+        is_capital = word[:1].isupper() and word not in _CALENDAR and re.search(inside, question)
         is_name = bool(is_capital or _NAME_SHAPE.search(word))
         found.setdefault(forms[0], Term(word, forms, kin, is_name))
     return tuple(found.values())[:_MOST_TERMS]

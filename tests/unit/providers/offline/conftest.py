@@ -24,6 +24,7 @@ NOTES = {
         "After batching the importer reached 9,000 rows a second.\n"
     ),
     "notes/release.md": "# Release\n\nRelease 2.4 went out on 2024-03-11. The changelog is written by hand.\n",
+    "notes/pool.md": "The pool holds 25 connections since the outage.\n",
     "notes/lunch.md": "# Lunch\n\nOn Mondays there is soup.\n",
 }
 

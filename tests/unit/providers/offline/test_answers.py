@@ -25,6 +25,7 @@ def quotes_hold(root, finished):
         ("Why did we get rid of the cache?", "stale entries broke logins", "notes/cache.md:7"),
         ("Which PostgreSQL version did we settle on, and why not a newer one?", "16 (not 17)", "database.md:5"),
         ("When did release 2.4 go out?", "2024-03-11", "notes/release.md:3"),
+        ("How many connections does the pool hold?", "md:5 give different numbers.", "notes/pool.md:1 and notes/2024"),
         ("summarise the cache", "stale entries", "notes/cache.md"),
         ("Which release went out in March?", "2024-03-11", "notes/release.md:3"),
     ],
