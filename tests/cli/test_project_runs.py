@@ -45,7 +45,7 @@ def test_resuming_the_last_run_of_the_project(other):
     assert (tuned["runs"], tuned["changed_limits"], len(tuned["versions"])) == (1, {}, 1)
     asked = manage("resume", "last", "And what do badgers do?", "--tool-calls-limit", "4", "--json")
     assert (asked.exit_code, json.loads(asked.stdout)["tool_calls"]["limit"]) == (0, 4)
-    assert questions("--search", "BADGERS owls") == ["What do owls eat?"]
+    assert questions("--search", "BADGERS owls") == ["And what do badgers do?"]
     assert questions("--search", "badgers", "--root", str(other)) == []
     status = json.loads(asked.stdout)["status"]
     tuned = json.loads(manage("tune", "finder", "--json").stdout)

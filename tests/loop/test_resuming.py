@@ -550,12 +550,13 @@ async def test_a_changed_file_needs_force(desk):
     file.write_text(file.read_text().replace("You find.", "You search.").replace("limit: 1", "limit: 9"))
     await refused(desk, f"{file} was changed or deleted since {first.outcome.run_id} began", question="More?")
     again = await desk.go_on(LATER, question="More?", force=True)
-    assert again.named("resumed")[0].note == f"{prompts.CHANGED_FILE}\nThe user now asks: More?"
+    note = again.named("resumed")[0].note
+    assert note.startswith(f"{prompts.CHANGED_FILE}\nThe budget was refreshed")
     assert again.provider.opening.system == first.provider.opening.system
-    assert again.outcome.tool_calls.limit == 1
+    assert again.outcome.tool_calls.limit == 2
     file.unlink()
     await refused(desk, "was changed or deleted since", question="And?")
-    assert (await desk.go_on(ANSWER, question="And?", force=True)).outcome.status == "landed"
+    assert (await desk.go_on(ANSWER, question="And?", force=True)).outcome.status == "answered"
 
 
 DOWN = ProviderError("the API is down")

@@ -68,10 +68,12 @@ class OfflineConversation:
         response, match = answer(ranking)
         if choice is Choice.NONE or (choice is Choice.AUTO and RESPOND not in self.opening.tools):
             was_returned = text_of(messages[-1].blocks).startswith(NOT_DELIVERED)
-            text = response.model_dump_json() if was_returned else response.answer
+            text = response.model_dump_json(exclude_none=True) if was_returned else response.answer
             self._show(text)
             return Reply(Stop.ANSWERED, ({"type": "text", "text": text},), reason=match or "end_turn")
-        return replace(self._calls([(RESPOND, response.model_dump())], messages), reason=match or "tool_use")
+        return replace(
+            self._calls([(RESPOND, response.model_dump(exclude_none=True))], messages), reason=match or "tool_use"
+        )
 
     def _calls(self, calls: "Sequence[Call]", messages: Sequence[Message]) -> Reply:
         # Ids must be unique within a transcript, so they continue the count of previous calls.
