@@ -204,7 +204,8 @@ def run(
         if chats:
             from run_specialist.cli.chat import converse  # noqa: PLC0415 - only a conversation needs it
 
-            converse(name, question, make_runner, partial(answer, output=output, chats=True), given.settings)
+            ask = partial(answer, output=output, chats=True)
+            converse(name, question, make_runner, ask, given.settings, runner.store)
             raise typer.Exit(0)
         outcome = answer(runner, partial(runner.prepare, name, question, **given.settings), output)
     raise typer.Exit(outcome.exit_code)

@@ -33,6 +33,7 @@ def converse(
     make_runner: "Callable[[], Runner]",
     ask: "Callable[[Runner, Callable[..., Any]], Outcome]",
     settings: dict[str, Any],
+    store: str | None,
 ) -> None:
     """Ask a specialist what is typed, line by line, until the input ends; all questions but the first resume its run.
 
@@ -40,11 +41,9 @@ def converse(
     make_runner: returns a new runner for each question.
     ask: executes a run that a function prepares, shows it, and returns its outcome.
     settings: of the first question; further ones keep them.
-    Raises UsageError if there is no such specialist.
+    store: the store of the runners.
     """
-    runner = make_runner()
-    runner.registry.find(name)
-    keeps = place(runner.store).url != NONE
+    keeps = place(store).url != NONE
     # Line editing and the history of the arrow keys.
     with suppress(ImportError):
         import readline  # noqa: F401, PLC0415 - importing it changes `input`
@@ -67,7 +66,7 @@ def converse(
             if question == "/new" and outcomes:
                 outcomes.clear()
             elif question.startswith("/"):
-                _obey(question, outcomes, runner.store)
+                _obey(question, outcomes, store)
             elif question:
                 runner = make_runner()
                 prepare: Callable[..., Any] = partial(runner.prepare, name, question, **settings)

@@ -217,7 +217,7 @@ class ItemLines:
             return
         counts, progress = self._batch.counts, self._progress
         if counts.total is not None and counts.total <= EACH_UP_TO:
-            # Several items may have ended before the first of them is told.
+            # Several items may have ended before the first of them is reported.
             self._say(f"{progress.new + progress.earlier} of {counts.total}: {self._noun} {ended_line(done)}")
             return
         if done.state not in {"answered", "landed", "partial"} and self._failures < MOST_FAILURES:

@@ -44,7 +44,10 @@ class Loop:
     """The turns of one run."""
 
     def __init__(self, run: RunContext, exchange: Exchange, dispatcher: Dispatcher, checkpoint: Checkpoint) -> None:
-        self._run, self._exchange, self._dispatcher, self._checkpoint = run, exchange, dispatcher, checkpoint
+        self._run = run
+        self._exchange = exchange
+        self._dispatcher = dispatcher
+        self._checkpoint = checkpoint
         self.landing = Landing(run)
         self._first_search = FirstSearch(run, exchange, dispatcher, checkpoint)
         self._was_summarized = self._was_cut = self._last_was_truncated = False
@@ -87,9 +90,10 @@ class Loop:
 
     def add(self, text: str) -> bool:
         """Let the next request carry a text of the user; return False if none follows that could still use it."""
-        is_late = self.landing.is_active or self._run.stop.is_requested
-        self.unheard += [] if is_late else [text]
-        return not is_late
+        if self.landing.is_active or self._run.stop.is_requested:
+            return False
+        self.unheard.append(text)
+        return True
 
     def _tell_what_was_added(self) -> None:
         """Add the texts of the user after the newest results; the first request has only the question."""
