@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import CodeType
@@ -116,7 +117,7 @@ def _become(start: dict, descriptors: list[int]) -> CodeType:
     if start["new_session"]:
         os.setsid()
     if start["flags"] != ["-u"]:
-        _reset_signals()
+        notice_signals(signal.SIG_DFL)
     os.environ.clear()
     os.environ.update(start["env"])
     os.chdir(start["cwd"])
@@ -154,11 +155,11 @@ def _become(start: dict, descriptors: list[int]) -> CodeType:
     return compile(code, file, "exec")
 
 
-def _reset_signals() -> None:
-    """Undo what the shell or service that started the tests has ignored, such as Ctrl-C in the background."""
-    for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:
+def notice_signals(action: Callable[..., object] | int) -> None:
+    """Set the action for signals that the shell or service has ignored; Ctrl-C gets Python's own handler."""
+    for number in signal.valid_signals() - {signal.SIGPIPE, getattr(signal, "SIGXFSZ", signal.SIGPIPE)}:
         if signal.getsignal(number) is signal.SIG_IGN:
-            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else action)
 
 
 def _show(command: list[str]) -> None:

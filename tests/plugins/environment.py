@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.forked_program import fork_children_of_event_loops
+from tests.program_forks import notice_signals
 
 LOCAL_SERVERS = ("OLLAMA_", "LMSTUDIO_", "LLAMACPP_", "VLLM_")
 PREFIXES = ("ANTHROPIC_", "OPENAI_", *LOCAL_SERVERS, "SPECIALIST_", "XDG_", "OTEL_", "PG", "LC_")
@@ -66,9 +67,7 @@ def _reset_signals() -> None:
     Child processes inherit ignored signals but not handlers. A handler that does nothing therefore keeps the effect of
     `nohup` in this process only. Ctrl-C gets Python's own handler, which tests in this process expect.
     """
-    for number in signal.valid_signals() - {signal.SIGPIPE, getattr(signal, "SIGXFSZ", signal.SIGPIPE)}:
-        if signal.getsignal(number) is signal.SIG_IGN:
-            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else lambda *_: None)
+    notice_signals(lambda *_: None)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
