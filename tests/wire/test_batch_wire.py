@@ -151,7 +151,7 @@ async def test_a_cost_limit_holds_over_several_calls_and_is_not_in_the_prompt(st
     assert limited.ended_because == "cost_limit"
     assert (limited.counts.done + limited.counts.not_run, limited.counts.has_answer) == (12, len(done))
     assert 2 <= len(done) <= 6
-    assert limited.cost_usd <= price * 5
+    assert limited.cost_usd <= price * 5 + price / 3, "exceeded by at most a request in progress"
     sent = len(served.requests)
     same, _ = await mapped(store, 12, at_once=2, cost_limit=price * 5)
     assert (same.counts.earlier, len(served.requests)) == (len(done), sent), "the limit covers the earlier call"
