@@ -238,11 +238,14 @@ class RunEnvironments:
             run = Run(job, pass_on, journal=await self.store.journal(job.run_id), on_lost=self.store.on_lost)
             with call.stopping(partial(run.abort, after_turn=True)):
                 outcome = asyncio.ensure_future(run.outcome())
+                call.steered.append(run.steer)
                 try:
                     return await asyncio.shield(outcome)
                 except asyncio.CancelledError:
                     run.abort()
                     return await outcome
+                finally:
+                    call.steered.remove(run.steer)
         finally:
             # A cancelled child has spent budget, too, even if its outcome is discarded.
             ended = None if run is None else run.ended

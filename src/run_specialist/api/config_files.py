@@ -237,7 +237,8 @@ def read_config(project: Path | None, *, meant: bool = False) -> Config:
     meant: whether the user named the project, which may then belong to another user.
     Raises UsageError with one line for each problem.
     """
-    named = _named()
+    # A file that the environment names must exist.
+    named = os.environ.get(VARIABLE, "").strip()
     if named.lower() == NONE:
         return Config((), project)
     files = [] if project is None else [_read(project / PROJECT_FILE, "project", project, meant=meant)]
@@ -314,11 +315,6 @@ NONE = "none"
 PROJECT_FILE = "pyproject.toml"
 
 _USER_FILE = "config.toml"
-
-
-def _named() -> str:
-    """Return the user's file as named by the environment, which must then exist; empty if it is not."""
-    return os.environ.get(VARIABLE, "").strip()
 
 
 def near(path: Path) -> str:

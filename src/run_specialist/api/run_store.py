@@ -7,7 +7,8 @@ from threading import Lock
 from typing import TypeVar, get_args
 
 from run_specialist.errors import NotResumable, StoreUnusable, UsageError
-from run_specialist.record.journal import Journal, OnLost, Opened, Record
+from run_specialist.record.journal import Journal, Opened, Record
+from run_specialist.record.outcome import OnLost
 from run_specialist.store import owners
 from run_specialist.store.location import NONE, Location, place
 from run_specialist.store.rows import KnownRun

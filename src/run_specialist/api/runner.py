@@ -22,8 +22,7 @@ from run_specialist.loop.job import Augmenter
 from run_specialist.loop.run import EndedRun, Run
 from run_specialist.providers.base import Provider, Watch
 from run_specialist.record.events import Event, Listener
-from run_specialist.record.journal import OnLost
-from run_specialist.record.outcome import Outcome
+from run_specialist.record.outcome import OnLost, Outcome
 from run_specialist.safety.redact import passwords
 from run_specialist.spawning.availability import ModelRule
 from run_specialist.spawning.resuming import ResumeRequest

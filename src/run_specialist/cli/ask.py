@@ -1,6 +1,5 @@
 """The command `run-specialist`: ask a question, show the run, print the answer."""
 
-import asyncio
 import fcntl
 import os
 import re
@@ -17,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from run_specialist.api.event_loop import with_bounded_cleanup
 from run_specialist.cli import console, flags
 from run_specialist.cli.help import GroupedCommand, VersionFlag, everyday, grouped
 from run_specialist.errors import SpecialistNotFound, with_flags
@@ -248,6 +246,10 @@ def answer(runner: "Runner", prepare: _PrepareRun, output: flags.OutputOptions, 
         console.say(
             "warning: the text on standard input was not read; to add it to the question, end the question with ` -`"
         )
+    import asyncio  # noqa: PLC0415 - fast `--help`
+
+    from run_specialist.api.event_loop import with_bounded_cleanup  # noqa: PLC0415 - as above
+
     view = _view(output)
     printer = _EventPrinter(sys.stdout)
     runner.loading = view.prepare if view else None
@@ -317,6 +319,8 @@ def _handle_signals(printer: _EventPrinter, view: "LiveView | None") -> None:
 
     The first SIGTERM completes the current turn, so that no reply is paid for twice; the second one aborts immediately.
     """
+    import asyncio  # noqa: PLC0415 - fast `--help`
+
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
     def abort() -> None:

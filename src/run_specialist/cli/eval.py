@@ -67,11 +67,12 @@ def write_cases(name: str, given: Path | None, runner: "Runner") -> None:
     """Write the cases of a specialist from its stored runs; exit if the file exists, or if there are no runs."""
     from run_specialist.evals import cases, reuse  # noqa: PLC0415 - fast `--help`
     from run_specialist.specialist.loader import stem  # noqa: PLC0415 - fast `--help`
-    from run_specialist.specialist.project import project_path  # noqa: PLC0415 - fast `--help`
+    from run_specialist.specialist.project import is_packaged, project_path  # noqa: PLC0415 - fast `--help`
     from run_specialist.tools.base import few  # noqa: PLC0415 - fast `--help`
 
     file = runner.registry.find(name)
-    path = given or file.path.with_name(f"{stem(file.path)}{cases.ENDINGS[0]}")
+    beside = file.path.with_name(f"{stem(file.path)}{cases.ENDINGS[0]}")
+    path = given or (Path(beside.name) if is_packaged(beside) else beside)
     with reuse.existing_store(runner.store) as store:
         past = [] if store is None else store.past(file.name, project_path(runner.root))
         # Without the runs of judges.
@@ -85,4 +86,5 @@ def write_cases(name: str, given: Path | None, runner: "Runner") -> None:
     print_line(str(relative(path)))
     for why, names in doubtful.items():
         say(f"checks made from a doubtful answer ({why}): {few(names, 4)}")
-    say(f"read and edit the cases, then run: specialists eval {name}")
+    elsewhere = "" if path == beside else f" --cases {relative(path)}"
+    say(f"read and edit the cases, then run: specialists eval {name}{elsewhere}")

@@ -13,9 +13,8 @@ from run_specialist.budget import Preset, Style
 from run_specialist.cli.console import OutputFile, complete_names, fail, guarded, say, say_allowed
 from run_specialist.cli.help import flag, option
 from run_specialist.errors import UsageError
-from run_specialist.record.journal import OnLost
 from run_specialist.record.messages import CallChoice, FirstSearch
-from run_specialist.record.outcome import EvidencePolicy
+from run_specialist.record.outcome import EvidencePolicy, OnLost
 
 if TYPE_CHECKING:
     from run_specialist.api.config_files import Config

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -124,26 +125,14 @@ def _words(text: str) -> str:
     return text
 
 
+_a_run = partial(typer.Argument, metavar="RUN", autocompletion=complete_runs)
 RunId = Annotated[
-    str,
-    typer.Argument(
-        metavar="RUN",
-        help="Id of the run, an unambiguous prefix, or `last`: the newest you started in this project.",
-        autocompletion=complete_runs,
-    ),
+    str, _a_run(help="Id of the run, an unambiguous prefix, or `last`: the newest you started in this project.")
 ]
 ReportedRun = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="RUN",
-        help="Id of the run or the batch, an unambiguous prefix, or `last`: the newest run.",
-        autocompletion=complete_runs,
-    ),
+    str | None, _a_run(help="Id of the run or the batch, an unambiguous prefix, or `last`: the newest run.")
 ]
-RunIds = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="RUN", help="Run ids, prefixes of ids, or `last`.", autocompletion=complete_runs),
-]
+RunIds = Annotated[list[str] | None, _a_run(help="Run ids, prefixes of ids, or `last`.")]
 SpecialistFilter = Annotated[str | None, typer.Option("--specialist", metavar="NAME", help="Runs of this specialist.")]
 StatusFilter = Annotated[
     str | None,

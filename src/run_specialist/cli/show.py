@@ -1,6 +1,5 @@
 """The commands `specialists show` and `config`: effective settings and their origins, and what cannot work here."""
 
-import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -47,6 +46,8 @@ def show(
             settings = settings_of(resolve(file, {"preset": preset}))
             trusted, trust_line = flags.trust_status(file, file.specialist, project)
             runner = Runner(root=root, dir=folder, defaults=defaults)
+            import asyncio  # noqa: PLC0415 - fast `--help`
+
             effective = asyncio.run(effective_of(runner, file, {"preset": preset} if preset else {}))
             medians, note = _past(file, store)
         if json_:

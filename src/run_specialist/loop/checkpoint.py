@@ -7,8 +7,9 @@ from dataclasses import replace
 from run_specialist.loop.exchange import Exchange
 from run_specialist.loop.job import RunContext
 from run_specialist.loop.tool_calls import Dispatcher
-from run_specialist.record.journal import Checkpointed, Journal, OnLost, TakenOver
+from run_specialist.record.journal import Checkpointed, Journal, TakenOver
 from run_specialist.record.messages import Message
+from run_specialist.record.outcome import OnLost
 
 COMMIT_TIMEOUT = 10.0
 """Timeout of a checkpoint, after which the run continues without it: a slow disk must not cost an answer [s]."""

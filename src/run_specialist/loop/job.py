@@ -284,3 +284,5 @@ class RunContext:
     """The listeners and the journal."""
     stop: StopSignal
     """Once requested, nothing more is sent, and the current turn is the last."""
+    steered: list[Callable[[str], object]] = field(default_factory=list)
+    """Called with what the user adds: the child runs at work."""

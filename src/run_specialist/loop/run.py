@@ -17,9 +17,9 @@ from run_specialist.loop.retries import StopSignal
 from run_specialist.loop.tool_calls import Dispatcher
 from run_specialist.providers.base import Watch
 from run_specialist.record.events import Finished, Forked, Listener
-from run_specialist.record.journal import Ended, Journal, OnLost
+from run_specialist.record.journal import Ended, Journal
 from run_specialist.record.messages import Message
-from run_specialist.record.outcome import Exit, Outcome
+from run_specialist.record.outcome import Exit, OnLost, Outcome
 
 NOT_HEARD = "the run ended before it could hear this; ask it as a further question: {}"
 _log = logging.getLogger(__name__)
@@ -105,7 +105,7 @@ class Run:
         return self._checkpoint.is_kept
 
     def steer(self, text: str) -> bool:
-        """Add a text of the user beside the next tool results; call it from the event loop's thread.
+        """Add a text of the user beside the next tool results, also of child runs; call it in the event loop's thread.
 
         Return False if that is too late, because the run has ended, stops or lands: ask it as a further question.
         A text for which no request follows after all is in the warnings of the outcome.
@@ -113,7 +113,10 @@ class Run:
         """
         if not text.strip():
             raise UsageError("the text is empty; pass what the user adds")
-        return self.ended is None and self._loop.add(text.strip())
+        is_heard = self.ended is None and self._loop.add(text.strip())
+        for steer in self._run.steered if is_heard else ():
+            steer(text)
+        return is_heard
 
     def listen(self, listener: Listener) -> None:
         """Call one more listener with each event from now on."""

@@ -230,7 +230,7 @@ class Dispatcher:
         known = (self._run.job.run_id, call.id, self._run.account.budget, seconds)
         context = Context(*known, log=self._log)
         if tool.runs_child:
-            context = ChildContext(*known, child_budget, self._run.stop.notifying, log=self._log)
+            context = ChildContext(*known, child_budget, self._run.stop.notifying, self._run.steered, log=self._log)
         output = await tool.call_within(seconds, call.arguments, context)
         if output is None:
             raise ToolError(f"no result within {seconds:.3g} seconds{reason}")

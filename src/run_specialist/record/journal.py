@@ -6,14 +6,11 @@ A run writes records in order without waiting, except at checkpoints, where it w
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from run_specialist.record.events import Event
 from run_specialist.record.messages import Message, Reply, ToolCall, Usage
 from run_specialist.record.outcome import AskedModel, Child, Outcome
-
-OnLost = Literal["go_on", "abort"]
-"""Behavior of a run if its store becomes unwritable: continue without being stored, or end before its next request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

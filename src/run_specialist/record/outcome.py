@@ -24,6 +24,9 @@ ErrorKind = Literal[ProviderErrorKind, "store_lost", "internal"]
 EvidencePolicy = Literal["off", "check", "require"]
 """Whether quotes are looked up in the results of the run, and whether an answer needs a quote that is found."""
 
+OnLost = Literal["go_on", "abort"]
+"""Behavior of a run if its store becomes unwritable: continue without being stored, or end before its next request."""
+
 OfflinePolicy = Literal["answer", "refuse"]
 """Behavior of a specialist without a language model: answer by ranked search, or refuse."""
 

@@ -109,6 +109,8 @@ class ChildContext(Context):
     """Lends the child a share of the run's budget."""
     stopping: Callable[[Callable[[], object]], AbstractContextManager[None]] = field(repr=False)
     """Returns a context in which a function is called once when the run must stop after its turn."""
+    steered: list[Callable[[str], object]] = field(repr=False)
+    """Called with what the user adds to the run."""
 
 
 _PREFIXES = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.POSITIONAL_ONLY: ""}
