@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tests import program_forks
-from tests.program_forks import ENCODING, OWNER, UNNAMED
+from tests.program_forks import BYTECODE, ENCODING, OWNER, UNNAMED
 
 _PARENT = Path(__file__).with_name("program_forks.py")
 SCRIPT = _PARENT.with_name("wire") / "mcp_servers" / "good.py"
@@ -149,7 +149,8 @@ def _key(env: dict[str, str]) -> frozenset[tuple[str, str]]:
     """Return the variables that decide how Python starts."""
     # Without a language it takes the same one (PEP 538).
     given = {"LANG": "C.UTF-8"} | env
-    return frozenset((name, given[name]) for name in given if name.startswith(_AT_START) and name != ENCODING)
+    set_later = (ENCODING, BYTECODE)
+    return frozenset((name, given[name]) for name in given if name.startswith(_AT_START) and name not in set_later)
 
 
 def _umask() -> int:
@@ -202,7 +203,8 @@ def _parent(variables: frozenset[tuple[str, str]], env: dict[str, str]) -> _Pare
     found = _parents.get(variables)
     if found is None or found.has_ended:
         line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        given = {name: value for name, value in env.items() if not name.startswith(_AT_START)} | dict(variables)
+        others = {name: env[name] for name in env if name == BYTECODE or not name.startswith(_AT_START)}
+        given = others | dict(variables)
         given.pop("PYTEST_CURRENT_TEST", None)
         command = [sys.executable, "-W", "error", "-c", _RUN, str(theirs.fileno()), _LONG]
         options = {"pass_fds": [theirs.fileno()], "env": given, "stdin": subprocess.DEVNULL, "cwd": "/"}

@@ -45,6 +45,8 @@ PLUGINS = ("_hypothesis", "anyio", "hypothesis", "platformdirs")
 
 ENCODING = "PYTHONIOENCODING"
 """The variable for the encoding of the standard streams; a fork takes `utf-8` or none."""
+BYTECODE = "PYTHONPYCACHEPREFIX"
+"""The variable for the folder of compiled modules; Python looks it up for each import."""
 OWNER = "RUN_SPECIALIST_TEST_WORKER"
 """Variable with the name of the worker, inherited by all processes it starts."""
 UNNAMED = "." * 40
@@ -122,6 +124,7 @@ def _become(start: dict, descriptors: list[int]) -> CodeType:
     os.environ.update(start["env"])
     os.chdir(start["cwd"])
     os.umask(start["umask"])
+    sys.pycache_prefix = start["env"].get(BYTECODE)
     time.tzset()
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         old = getattr(sys, name)

@@ -100,8 +100,10 @@ def new_limits_include_earlier_use(case: Case) -> None:
     limit, before = end.tool_calls.limit, case.past.frozen["settings"]["tool_calls_limit"]
     used = (case.past.snapshot.used if case.past.snapshot else {}).get("tool_calls", 0)
     recalled = sum(map(was_cut_off, of(Returned, case.segment.notebook.records)))
-    granted = 0 if case.wish.question is None or before is None else used + recalled
-    assert limit == case.wish.limits.get("tool_calls_limit", before if not granted else before + granted)
+    first = case.past.frozen.get("begun_limits", {}).get("tool_calls_limit", before)
+    is_granted = case.wish.question is not None and before is not None and first is not None
+    fresh = max(before, first + used + recalled) if is_granted else before
+    assert limit == case.wish.limits.get("tool_calls_limit", fresh)
     assert limit is None or end.tool_calls.used <= limit
     started = sum(isinstance(event, Called) and event.phase == "started" for event in case.segment.events)
     assert used + started + recalled <= end.tool_calls.used

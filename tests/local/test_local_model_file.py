@@ -17,7 +17,16 @@ import pytest
 from run_specialist.api.runner import Runner
 from run_specialist.errors import UsageError
 
-MAIN = "import sys; sys.argv[0] = 'run-specialist'; from run_specialist.cli.ask import main; main()"
+SHORT = 96
+"""Maximum length of a first attempt; this model may repeat itself until its context is full [tokens]."""
+MAIN = f"""
+import sys
+from run_specialist.cli.ask import main
+from run_specialist.loop import account
+account.MAX_TOKENS = {SHORT}
+sys.argv[0] = "run-specialist"
+main()
+"""
 pytestmark = pytest.mark.timeout(600)
 
 
@@ -32,6 +41,7 @@ def model(tmp_path, monkeypatch, gguf) -> str:
     (root / "specialists" / "finder.md").write_text(front)
     (root / "smol.gguf").symlink_to(gguf)
     monkeypatch.chdir(root)
+    monkeypatch.setattr("run_specialist.loop.account.MAX_TOKENS", SHORT)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("SPECIALIST_LOCAL_CONTEXT", "1024")
     return "local:smol.gguf"

@@ -4,12 +4,7 @@ Only what must hold whatever a model does is asserted, so another model or versi
 """
 
 import asyncio
-import json
-import os
-import subprocess
-import sys
 
-import psutil
 import pytest
 
 from bench.local_models.leaked import has_leaked_call
@@ -22,18 +17,10 @@ QUESTION = "How many owls are there?"
 LIMIT = 2
 SECONDS = 20
 """A run takes ten seconds on an idle machine with two cores."""
-REPLY = 96
+REPLY = 48
 """Maximum length of a first attempt; a model of this size may repeat itself until its context is full [tokens]."""
 MODELS = {"messages": "local", "chat": "openai:local"}
 OFFERED = {"grep", "read", "respond"}
-COMMAND = f"""
-import sys
-from run_specialist.cli.ask import main
-from run_specialist.loop import account
-account.MAX_TOKENS = {REPLY}
-sys.argv[0] = "run-specialist"
-main()
-"""
 
 
 @pytest.fixture(params=list(MODELS))
@@ -55,37 +42,16 @@ def run(request, serve, project, monkeypatch):
     return outcome, events, server, left_since(before)
 
 
-def check(outcome, calls):
-    """Check what holds for the outcome of any run, given as JSON; calls: how many were started."""
-    assert outcome["tool_calls"]["used"] == calls <= outcome["tool_calls"]["limit"] == LIMIT
-    assert outcome["status"] in {"answered", "landed", "partial", "failed"}
-    assert outcome["answer"].strip() or outcome["status"] == "failed"
-    assert not has_leaked_call(outcome["answer"], OFFERED)
-    assert outcome["landing"] is None or 0 <= outcome["landing"]["requests"] <= MAX_REQUESTS
-
-
 def test_s0_1_s0_6_s0_10_with_a_real_model(run):
     """Whatever a real model does: an outcome, no call beyond the limit, a short landing, nothing left over."""
     outcome, events, server, left = run
     started = [event for event in events if isinstance(event, Called) and event.phase == "started"]
-    check(outcome.as_json(), len(started))
+    assert outcome.tool_calls.used == len(started) <= outcome.tool_calls.limit == LIMIT
+    assert outcome.status in {"answered", "landed", "partial", "failed"}
+    assert outcome.answer.strip() or outcome.status == "failed"
+    assert not has_leaked_call(outcome.answer, OFFERED)
+    assert outcome.landing is None or 0 <= outcome.landing.requests <= MAX_REQUESTS
     assert events[-1] == Finished(outcome)
     assert outcome.usage.output_tokens > 0 or outcome.error
     assert server.process.returncode == 0
     assert left == []
-
-
-def test_s0_1_s0_6_the_command_with_a_real_model(serve, project):
-    """The command prints one outcome as JSON, exits with the code for it, and leaves no process."""
-    flags = ["--json", "--model", "local", "--tool-calls-limit", str(LIMIT), "--time-limit", str(SECONDS)]
-    with serve() as server:
-        env = {**os.environ, **server.environment}
-        before = set(psutil.Process().children(recursive=True))
-        command = [sys.executable, "-W", "error", "-c", COMMAND, "counter", QUESTION, *flags]
-        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-        assert set(psutil.Process().children(recursive=True)) <= before
-    outcome = json.loads(done.stdout)
-    check(outcome, outcome["tool_calls"]["used"])
-    assert done.returncode == (4 if outcome["status"] == "failed" else 0), done.stderr
-    assert "Traceback" not in done.stderr
-    assert server.process.returncode == 0

@@ -2,9 +2,11 @@
 
 import pytest
 
-from run_specialist import Called, Landed, Replied, Steered, UsageError
-from tests.loop.replies import ANSWER, THREE, looks
+from run_specialist import Called, ChildTold, Landed, Replied, Runner, Steered, UsageError
+from tests.loop.replies import ANSWER, THREE, answers, asks, looks, looks_for
+from tests.loop_jobs import LOOK, results
 from tests.scripted_provider import ScriptedProvider
+from tests.scripted_specialists import ScriptedSpecialists
 
 ADDED = "The user adds: Only 2025."
 
@@ -59,3 +61,28 @@ async def test_a_text_that_comes_too_late_is_refused_or_named(desk):
             run.steer(" \n")
         run.abort()
         assert run.steer("More.") is False
+
+
+async def test_a_text_reaches_the_child_at_work_and_its_parent(tmp_path, monkeypatch, files):
+    """It stands in the next results of both; a child that has ended does not hear it."""
+    monkeypatch.chdir(tmp_path)
+    files()
+    lead, finder = [asks("finder"), asks("finder"), answers("all")], [looks_for("owls"), answers("mice")]
+    cast = ScriptedSpecialists(lead=[lead], finder=[finder, finder])
+    taken = []
+
+    def listen(event):
+        if isinstance(event, ChildTold) and isinstance(event.told, Called) and event.run_id not in taken:
+            taken.append(event.run_id)
+            assert run.steer(f"Only {len(taken)}.")
+
+    async with Runner(provider=cast, tools=[LOOK]) as runner:
+        run = await runner.prepare("lead", "What is known?", listener=listen)
+        outcome = await run.outcome()
+    assert (outcome.status, len(taken)) == ("answered", 2)
+    for number in (1, 2):
+        heard = f"The user adds: Only {number}."
+        of_child = results(cast.played["finder"][number - 1].requests[1].messages[-1])
+        of_parent = results(cast.played["lead"][0].requests[number].messages[-1])
+        assert [text[-1].splitlines()[-1] for text in (of_child, of_parent)] == [heard, heard]
+        assert sum("The user adds" in line for line in of_child[-1].splitlines()) == 1

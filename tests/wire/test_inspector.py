@@ -38,8 +38,7 @@ def project(project) -> Path:
     return project
 
 
-@pytest.mark.parametrize("era", ["legacy", "modern"])
-@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize(("transport", "era"), [("stdio", "modern"), ("http", "legacy")])
 def test_the_inspector_lists_and_calls(inspector, project, program, transport, era):
     """The Inspector lists and calls in both eras of the protocol, with the token over HTTP; a tool error is one."""
     if transport == "http":

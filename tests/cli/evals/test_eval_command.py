@@ -8,6 +8,7 @@ from contextlib import suppress
 import psutil
 import pytest
 
+from run_specialist import run_sync
 from tests.cli.evals.eval_model import is_judge, looks, policy, runs_of
 from tests.cli.specialists_command import MAIN, call
 from tests.wire.simulator.faults import ApiError
@@ -136,6 +137,10 @@ def test_a_first_set_can_be_written_from_runs(api, eval_, finder):
     refused = eval_("--new")
     assert refused.exit_code == 2
     assert "finder.evals.yaml:1:1: exists already, and was left unchanged" in refused.stderr
+    run_sync("codebase-analyst", "What do owls eat?", model="offline")
+    installed = call("eval", "codebase-analyst", "--new")
+    assert installed.stdout == "codebase-analyst.evals.yaml\n", "the package is left unchanged"
+    assert installed.stderr.endswith("specialists eval codebase-analyst --cases codebase-analyst.evals.yaml\n")
 
 
 def test_e8_wrong_calls_are_one_line(eval_, cases, finder):
