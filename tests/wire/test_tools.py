@@ -249,7 +249,7 @@ async def test_a_model_that_obeys_a_note_cannot_exceed_its_limit(messages_api):
     batch = [tool_use("reveal", {"key": "all"}), *(tool_use("look", {"query": str(number)}) for number in range(9))]
     api = messages_api([calls("look", {"query": "first"}), says("I was told to.", *batch), answers("what was found")])
     outcome = await asked(api, 4, tools=[Tool("look", "Look something up.", look)])
-    assert looked == ["first", "0", "1"]
+    assert (looked[0], sorted(looked[1:])) == ("first", ["0", "1"]), "the calls of a turn run at the same time"
     assert (outcome.status, outcome.answer) == ("landed", "what was found")
     assert (outcome.tool_calls.used, outcome.tool_calls.skipped) == (4, 7)
     assert next(iter(api.requests[2].results.values())).startswith("reveal failed: ")

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -77,12 +78,15 @@ def dialect_of(path: Path) -> Dialect:
         return CODEX
     absolute = os.path.abspath(path)  # noqa: PTH100, resolve() would leave the folder through a symlink
     inside = f"{absolute.replace(os.sep, '/')}/"
-    found = max(
-        (inside.rfind(f"/{folder}/"), -index)
-        for index, dialect in enumerate(DIALECTS[1:], start=1)
-        for folder in (*dialect.project, *(os.path.normpath(_user_folder(one))[1:] for one in dialect.user))
-    )
+    found = max((inside.rfind(f"/{folder}/"), -index) for folder, index in _folders(config_folder(), home_path("~")))
     return DIALECTS[-found[1]] if found[0] >= 0 else OWN
+
+
+@cache
+def _folders(config: Path, home: Path) -> list[tuple[str, int]]:
+    """Return the folders of all dialects but the first, each with the number of its dialect."""
+    users = [[os.path.normpath(_user_folder(one, config, home))[1:] for one in dialect.user] for dialect in DIALECTS]
+    return [(one, n) for n in range(1, len(DIALECTS)) for one in (*DIALECTS[n].project, *users[n])]
 
 
 def is_toml(path: Path) -> bool:
@@ -102,11 +106,12 @@ def is_path(name: str) -> bool:
 
 def user_folders() -> list[Path]:
     """Return the user's folders with agent files, nearest first; not absolute if there is no home folder."""
-    return [_user_folder(folder) for dialect in DIALECTS for folder in dialect.user]
+    config, home = config_folder(), home_path("~")
+    return [_user_folder(folder, config, home) for dialect in DIALECTS for folder in dialect.user]
 
 
-def _user_folder(folder: str) -> Path:
-    return config_folder() / folder[2:] if folder.startswith("$/") else home_path(folder)
+def _user_folder(folder: str, config: Path, home: Path) -> Path:
+    return (config if folder.startswith("$/") else home) / folder[2:]
 
 
 def home_path(path: str) -> Path:
