@@ -2,7 +2,7 @@
 
 A test marked `exhaustive` repeats a smaller test at full size, or needs a browser or a database server. With the
 marker's `one_in=5`, the first, sixth, ... of the test's parameters are part of the ordinary run. In the ordinary run
-a test has at most three of its cases, and properties use a tenth of their examples, the same in each run.
+a test has at most two of its cases, and properties use a tenth of their examples, the same in each run.
 """
 
 import math
@@ -19,7 +19,7 @@ WORKERS_PER_CORE, MANY_WORKERS_PER_CORE = 1.5, 2.0
 disks, the large ones for more."""
 SHARE = 10
 """Divisor of the number of examples in the ordinary run."""
-CASES = 3
+CASES = 2
 """Cases of a parametrized test in the ordinary run."""
 USUAL = 30
 """Examples of a property that names no number; they are others in each exhaustive run."""

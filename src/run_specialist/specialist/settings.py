@@ -118,9 +118,10 @@ def resolve(
         kind: OriginKind = "project" if default.scope == "project" else "caller"
         return Origin(default.scope, default.line, config.preset if key == "preset" else None, default.path, kind)
 
+    kind_of_file = file.origin  # looked up once, because it follows links
     layers: list[_Layer] = [
         (config, of_config),
-        (file.specialist, lambda key: Origin("file", file.lines.get(key), kind=file.origin)),
+        (file.specialist, lambda key: Origin("file", file.lines.get(key), kind=kind_of_file)),
         (given, lambda _: Origin("data", kind="data")),
         (call, lambda key: Origin("flag", None, call.preset if key == "preset" else None)),
     ]
