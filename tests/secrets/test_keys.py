@@ -33,6 +33,8 @@ from tests.secrets.canaries import PIECE, stored, values_with_secret
 from tests.secrets.echo import SHAPES, Echo, EchoOfTools, serving
 from tests.spans import recorded
 
+pytestmark = pytest.mark.exhaustive
+
 KEY = "zebra-cardigan-lamplight-quokka"
 """A key without a known format, which can only be masked by its value."""
 FINDER = Specialist(name="finder", description="", prompt="You look.", tools=())
@@ -62,7 +64,6 @@ async def runner_of(model: str, folder: Path) -> AsyncIterator[Runner]:
         await provider.aclose()
 
 
-@pytest.mark.exhaustive(one_in=2)
 @pytest.mark.parametrize(
     ("variable", "streamed"),
     [
@@ -94,7 +95,6 @@ async def test_a_key_repeated_by_a_server_appears_nowhere(tmp_path, monkeypatch,
     assert values_with_secret(KEY, *said, *(logging.Formatter().format(one) for one in ours), *stored(tmp_path)) == []
 
 
-@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("flag", ["--json", "--events", "--quiet"])
 def test_a_key_repeated_by_a_server_is_not_printed(tmp_path, monkeypatch, capfd, echo, flag):
     """No command prints the key, neither during the run nor from the store."""
@@ -181,7 +181,6 @@ async def test_a_key_in_the_last_line_of_a_failing_server_is_masked(tmp_path, mo
     assert values_with_secret(KEY, *told) == []
 
 
-@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     "headers", [{"Authorization": f"Bearer {KEY}"}, {"x-api-key": KEY}, {"authorization": "Owl ${FROM_OUTSIDE}"}]
 )

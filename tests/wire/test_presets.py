@@ -13,6 +13,8 @@ from tests.wire.simulator import Gate, faults, policies
 from tests.wire.simulator.replies import calls, redacted_thinking, says, text, thinking, tool_use
 from tests.wire.specialists import DONE, FORCED, NO_TOOLS, batches, looks, note
 
+pytestmark = pytest.mark.exhaustive
+
 WARNING = (
     "You have used most of your available tool calls. Please complete your research now and prepare to provide your "
     "final response. You may make one more tool call if essential, but prioritize completion."
@@ -50,7 +52,6 @@ TABLE = {
 """By preset: notice, endings of the four results, and requests of the landing with and without forced choice."""
 
 
-@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(("preset", "how"), [*((preset, "file") for preset in TABLE), ("budget-notice", "call")])
 async def test_presets_that_force_a_choice_have_their_landing(ask_once, preset, how):
     """Each preset has its notice, exact result endings and `tool_choice` at the limit where forcing is possible."""
@@ -78,7 +79,6 @@ async def test_only_the_last_result_of_a_turn_has_the_limit_fields(ask_once):
     assert told.choices == [None, NO_TOOLS]
 
 
-@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("preset", TABLE)
 async def test_presets_that_cannot_force_a_choice_use_the_instruction(ask_once, preset):
     """Where forcing is impossible, an order ends the last result instead; the other landings are unchanged."""
@@ -94,7 +94,6 @@ async def test_presets_that_cannot_force_a_choice_use_the_instruction(ask_once, 
     assert told.outcome.status == "landed"
 
 
-@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("preset", [None, *TABLE])
 async def test_s2_8_presets_set_only_their_named_limit_and_offer_archived_output(ask_once, tmp_path, preset):
     """All have 30 calls, only `soft-warning` limits characters, only `finalize`, which summarises, has the archive."""
@@ -107,7 +106,6 @@ async def test_s2_8_presets_set_only_their_named_limit_and_offer_archived_output
     assert [request.tool_names for request in told.requests] == [names] * 2
 
 
-@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("at", ["request", "tool"])
 async def test_s3_6_an_aborted_run_keeps_its_results(ask, at):
     """A run aborted during a reply or a call is no success, and keeps its answer, evidence, calls and usage so far."""
@@ -164,7 +162,6 @@ def paragraphs(request):
     return text_of(request.body["system"]).split("\n\n")
 
 
-@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("lines", "limit", "amount"),
     [

@@ -17,6 +17,8 @@ from tests.cli.history.conftest import DAY, NOON, here, keep, listed, on_termina
 from tests.cli.specialists_command import call
 from tests.unit.store.finished_batches import EVERY_STATE, keep_batch
 
+pytestmark = pytest.mark.exhaustive
+
 
 @pytest.fixture
 def batch(store):
@@ -107,7 +109,6 @@ def test_a_batch_is_shown(batch):
     ]
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("columns", [40, 200])
 def test_lines_fit_the_terminal(batch, columns):
     """On a terminal no line of the listing is longer than the terminal is wide."""
@@ -177,7 +178,6 @@ def test_the_page_of_a_batch_is_written(batch):
     assert (named.exit_code, "already exists" in named.stderr) == (2, True)
 
 
-@pytest.mark.exhaustive
 def test_the_reports_of_the_runs_are_written_on_request(batch, tmp_path):
     """`--with-reports` writes the reports of the items' runs into a folder beside the page, which links them."""
     page = tmp_path / "out" / "page.html"
@@ -309,7 +309,6 @@ def test_a_run_that_cannot_be_read_is_passed_over(three, monkeypatch):
     assert sorted(path.name for path in Path().glob("report-run_*")) == ["report-run_a.html", "report-run_c.html"]
 
 
-@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("flags", "said"),
     [

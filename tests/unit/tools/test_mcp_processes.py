@@ -18,7 +18,10 @@ from run_specialist.tools.mcp_session import LONGEST_RESULT
 from tests.forked_program import run_forked
 from tests.wire.mcp_servers.running_servers import connected, good, raw, running, script, until
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="processes are looked up in /proc")
+pytestmark = [
+    pytest.mark.exhaustive,
+    pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="processes are looked up in /proc"),
+]
 
 
 async def test_simultaneous_callers_share_one_process(tmp_path):
@@ -35,7 +38,6 @@ async def test_simultaneous_callers_share_one_process(tmp_path):
     assert asyncio.all_tasks() == before
 
 
-@pytest.mark.exhaustive
 async def test_a_good_server_answers_calls_of_all_kinds(tmp_path):
     """Calls run concurrently or time out, and are then cancelled; errors are ToolErrors, and odd names are cleaned."""
     marker = tmp_path / "stopped"
@@ -94,7 +96,6 @@ async def test_the_server_gets_a_minimal_environment(tmp_path, monkeypatch):
     assert names <= {"SAYS", "HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LC_CTYPE"}
 
 
-@pytest.mark.exhaustive(one_in=5)
 @pytest.mark.parametrize(
     ("how", "why"),
     [
@@ -117,7 +118,6 @@ async def test_a_server_that_does_not_start_is_a_warning(tmp_path, how, why):
         assert int(marker.read_text()) not in running("time.sleep(600)")
 
 
-@pytest.mark.exhaustive
 async def test_a_server_that_exits_during_connection_is_not_waited_for(tmp_path, monkeypatch):
     """A server that exits before its pipes are connected is not waited for, even if its child keeps them open."""
     loop = asyncio.get_running_loop()
@@ -190,7 +190,6 @@ async def test_a_missing_mcp_extra_names_the_install_command(tmp_path, monkeypat
     assert running(tmp_path) == []
 
 
-@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("how", "answer"),
     [
@@ -213,7 +212,6 @@ async def test_a_server_that_only_behaves_oddly_can_be_called(tmp_path, how, ans
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize(
     ("how", "why", "then"),
     [
@@ -235,7 +233,6 @@ async def test_a_failing_call_is_an_error_result(tmp_path, how, why, then, capfd
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize(("how", "taken"), [("many", 1000), ("endless", 100), ("none", 0)])
 async def test_lists_of_tools_are_bounded(tmp_path, how, taken):
     """Lists of 2,000 tools and endless pages are cut with a warning; an empty list causes none."""
@@ -256,7 +253,6 @@ async def test_requests_from_a_server_are_refused(tmp_path):
         ]
 
 
-@pytest.mark.exhaustive
 async def test_a_server_that_closes_its_input_fails_calls_at_once(tmp_path):
     """A call fails without waiting if the server closed its input, even if its process still runs."""
     marker = tmp_path / "marker"
@@ -291,7 +287,6 @@ async def test_a_failed_restart_is_not_retried_at_each_call(tmp_path):
         assert "was stopped" in await one.call("look")
 
 
-@pytest.mark.exhaustive
 async def test_cancelling_during_a_server_start_leaves_no_process(tmp_path):
     """Cancelling a caller while a server starts ends its wait immediately, and closing the clients ends the server."""
     clients = McpClients()
@@ -326,7 +321,6 @@ else:
 """
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("how", ["interrupted", "abandons"])
 def test_a_program_that_closes_nothing_leaves_no_server(tmp_path, how):
     """A program that is interrupted or drops its event loop leaves no server, though that ignores SIGTERM."""
