@@ -100,7 +100,7 @@ _PROSE = 0.55
 # Factor for how much reading an unread definition may reveal.
 _UNREAD = 1.8
 # Minimum share of the question's weight in one file, and in one unit, else the match is weak; terms that count for it.
-_IN_FILE, _IN_UNIT, _MOST_COUNTED = 0.55, 0.42, 15
+_IN_FILE, _IN_UNIT, _MOST_COUNTED = 0.5, 0.4, 15
 
 
 class Ranking:
