@@ -59,7 +59,8 @@ def show(
             console.print_json(file.as_json() | {"settings": values, "prompt": prompt} | here)
             return
         console.print_line(f"{console.one_line(file.name)}  {file.status}  {console.relative(file.path)}")
-        console.print_line(f"{console.one_line(file.description)}\n")
+        console.print_wrapped(console.one_line(file.description))
+        console.print_line("")
         if reason:
             console.print_line(f"{console.one_line(with_flags(f'cannot work here: {reason}'))}\n")
         rows = [(one.key, str(one.origin), one.shown) for one in settings if all_ or one.origin.source != "default"]

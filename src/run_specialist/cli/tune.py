@@ -1,7 +1,5 @@
 """The command `specialists tune`: suggest a limit from past runs, with a histogram."""
 
-import shutil
-import textwrap
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -91,7 +89,7 @@ def _print(tuning: "Tuning", file: "SpecialistFile | None") -> None:
     suggestion, now = tuning.suggestion, tuning.limit
     limit = suggestion.tool_calls_limit
     text = f"{_VERDICTS[suggestion.verdict].format(now=now, limit=limit)}: {suggestion.reason}."
-    console.print_line(textwrap.fill(text, shutil.get_terminal_size().columns) if console.is_terminal() else text)
+    console.print_wrapped(text)
     if limit is not None and limit != now and file and is_packaged(file.path):
         copy = f"    specialists new {file.name} --from {file.name} --tool-calls-limit {limit}"
         why = "Its file is included in this package. These lines make a copy in your project, and ask it:"
@@ -113,7 +111,7 @@ def _print(tuning: "Tuning", file: "SpecialistFile | None") -> None:
     if others := sum(one["runs"] for one in tuning.versions if not one["counted"]):
         excluded.append(f"{counted(others, 'run')} of other versions of its file")
     if excluded:
-        console.print_line(f"Not counted: {', '.join(excluded)}.")
+        console.print_wrapped(f"Not counted: {', '.join(excluded)}.")
     _print_calls(tuning)
     if tuning.hits:
         console.print_line("")
