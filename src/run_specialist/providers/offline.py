@@ -99,7 +99,7 @@ _TOPIC, _NAMED = 0.6, 0.8
 _PROSE = 0.55
 # Factor for how much reading an unread definition may reveal.
 _UNREAD = 1.8
-# Minimum share of the question's weight in one file, and in one unit, else the match is weak; terms that count for it.
+# Share of the weight that one file must exceed and one unit must reach, else the match is weak; terms that count.
 _IN_FILE, _IN_UNIT, _MOST_COUNTED = 0.5, 0.4, 15
 
 
@@ -146,7 +146,7 @@ class Ranking:
         # A file that the question names counts as a rare name.
         named = _NAME * log(1 + _COMMON) if self.named else 0.0
         share = (named + self._weigh(known)) / (named + self._total)
-        self.is_weak = share < _IN_FILE or (self.best < _IN_UNIT and not self.named)
+        self.is_weak = share <= _IN_FILE or (self.best < _IN_UNIT and not self.named)
         self.absent = [term for term in self.terms if gathered.absent(term)]
 
     def _weigh(self, terms: Iterable[Term]) -> float:
