@@ -14,7 +14,7 @@ import pytest
 from tests.plugins.environment import runs_tests
 
 FLAG = "--exhaustive"
-WORKERS_PER_CORE, MANY_WORKERS_PER_CORE = 1.5, 2.5
+WORKERS_PER_CORE, MANY_WORKERS_PER_CORE = 2.0, 2.5
 """Workers per core, and with `--exhaustive`; tests wait for a third of their time for servers, child processes and
 disks, the large ones for more."""
 SHARE = 10
