@@ -121,7 +121,10 @@ KINDS: tuple[Kind, ...] = (
         End.EITHER,
     ),
     Kind("deeply nested JSON", plays.sends(plays.nested(100_000))),
-    streamed("deeply nested event", plays.sends(b"data: " + plays.nested(100_000) + b"\n\n", kind=EVENTS)),
+    streamed(
+        "deeply nested event",
+        plays.sends(b"event: message_start\ndata: " + plays.nested(100_000) + b"\n\n", kind=EVENTS),
+    ),
     Kind("a number of 5,000 digits", plays.sends(b'{"content": [], "usage": {"input_tokens": ' + b"9" * 5_000 + b"}}")),
     Kind("invalid UTF-8", plays.with_words(b"\xff\xfe\xed\xa0\x80")),
     Kind("full of NULs", plays.sends(b"\x00" * 5_000)),
