@@ -64,7 +64,7 @@ async def test_a_text_that_comes_too_late_is_refused_or_named(desk):
 
 
 async def test_a_text_reaches_the_child_at_work_and_its_parent(tmp_path, monkeypatch, files):
-    """It stands in the next results of both; a child that has ended does not hear it."""
+    """It is in the next results of both; a child that has ended does not hear it."""
     monkeypatch.chdir(tmp_path)
     files()
     lead, finder = [asks("finder"), asks("finder"), answers("all")], [looks_for("owls"), answers("mice")]

@@ -4,6 +4,7 @@ import ast
 import os
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
@@ -73,3 +74,11 @@ print(outcome.status, [name for name in ("anthropic", "openai", "opentelemetry")
     command = [sys.executable, "-c", program]
     told = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
     assert told.stdout == "[]\n[]\nanswered []\n", told.stderr
+
+
+def test_the_package_contains_its_type_marker():
+    """The package contains the `py.typed` marker, and the wheel includes the entire package."""
+    built = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]
+    assert built["wheel"]["packages"] == ["src/run_specialist"]
+    assert "exclude" not in built["wheel"]
+    assert (ROOT / "src/run_specialist/py.typed").is_file()
