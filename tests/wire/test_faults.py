@@ -2,8 +2,10 @@
 
 import asyncio
 import gc
+import gzip
 import itertools
 import json
+import re
 import threading
 import weakref
 from abc import ABC, abstractmethod
@@ -282,10 +284,38 @@ async def test_a_redirect_with_another_scheme_host_or_no_valid_address_is_refuse
     assert (outcome.exit_code, len(api.requests)) == (Exit.PROVIDER, 1)
 
 
-async def test_a_redirect_on_the_same_server_is_followed(ask):
+@pytest.mark.parametrize("before", [[], [LOOK]], ids=["first", "later"])
+async def test_a_redirect_on_the_same_server_is_followed(ask, before):
     """A redirect with the same scheme, host and port is followed, with the question."""
-    outcome, api = await ask([faults.Raw(307, b"{}", headers={"location": "/v1/messages"}), answers("yes")])
-    assert (outcome.status, outcome.answer, len(api.requests)) == ("answered", "yes", 2)
+    outcome, api = await ask([*before, *[faults.Raw(307, b"{}", headers={"location": "/v1/messages"})] * 2, GOOD])
+    assert (outcome.status, outcome.answer, len(api.requests)) == ("answered", "fine", 3 + len(before))
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        faults.html(),
+        faults.json_value([1]),
+        faults.no_json(),
+        faults.unauthorised(),
+        faults.rate_limited(7),
+        faults.server_error(),
+        faults.Raw(400, gzip.compress(b'{"error": {"message": "so not"}}'), headers={"content-encoding": "gzip"}),
+        faults.ConnectionReset(),
+        faults.Truncated(GOOD),
+    ],
+    ids=lambda fault: f"{fault}"[:40],
+)
+async def test_a_fault_is_described_alike_at_first_and_later(messages_api, fault):
+    """A later request, which is sent past the SDK, ends in the same error and advice as the first one of a client."""
+    first, later = [
+        await asked(messages_api(script), 9)
+        for script in ([fault], [LOOK, fault, fault][: 3 if fault == faults.unauthorised() else 2])
+    ]
+    assert (first.status, later.status, later.tool_calls.used) == ("failed", "failed", 1)
+    masked = [re.sub(r"127\.0\.0\.1:\d+", "HOST", str(one.error)) for one in (first, later)]
+    assert masked[0] == masked[1]
+    assert (first.error_kind, first.retry_after) == (later.error_kind, later.retry_after)
 
 
 async def test_a_key_that_cannot_be_sent_is_not_shown(messages_api):

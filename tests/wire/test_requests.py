@@ -1,5 +1,6 @@
 """Requests against a server that tracks its cache: what is read and written, the prompt, and none sent twice."""
 
+import asyncio
 import json
 import os
 import re
@@ -12,13 +13,17 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from anthropic import AsyncAnthropic, DefaultAioHttpClient
+from openai import AsyncOpenAI
+from opentelemetry import trace
 
 from run_specialist.providers.base import Opening
 from run_specialist.providers.models import capabilities
 from tests.forked_program import ForkedProgram
 from tests.loop_jobs import job, outcome_of
 from tests.unit.store.records import ask
-from tests.wire.connected import connected
+from tests.wire import chat
+from tests.wire.connected import asked, connected
 from tests.wire.serving import owl_project, write_specialist
 from tests.wire.simulator import MODELS, Gate, Model, policies
 from tests.wire.simulator.cache import MARKERS, count_tokens, markers
@@ -343,3 +348,64 @@ def test_after_a_kill_only_the_request_under_way_is_sent_again(api, start, store
     third.take("killed")
     assert third.found() == {**found, "ended": True}
     assert len(served.requests) == len(turns) + 1
+
+
+@pytest.mark.parametrize("kind", ["messages", "chat"])
+async def test_later_requests_have_the_headers_that_the_sdk_sends(messages_api, chat_api, monkeypatch, kind):
+    """The SDK sends the first request of a client; the next ones repeat its headers with other bytes."""
+    api, sdk, policy = (
+        (messages_api, AsyncAnthropic, policies) if kind == "messages" else (chat_api, AsyncOpenAI, chat.policies)
+    )
+    sent, post = [], sdk.post
+    monkeypatch.setattr(sdk, "post", lambda *given, **named: sent.append(1) or post(*given, **named))
+    started = api(policy.always_tool("look"))
+    assert (await asked(started, 3)).status == "landed"
+    first, *others = [
+        {name: value for name, value in request.headers.items() if name != "content-length"}
+        for request in started.requests
+    ]
+    assert (len(sent), others) == (1, [first] * 3)
+
+
+@pytest.mark.parametrize("what", ["client", "middleware", "log", "tracer", "streamed"])
+async def test_what_must_see_each_request_is_not_passed_by(messages_api, monkeypatch, caplog, what):
+    """With a client or middleware of the caller, a log, a tracer or a watcher, the SDK sends every request."""
+    sent, post = [], AsyncAnthropic.post
+    monkeypatch.setattr(AsyncAnthropic, "post", lambda *given, **named: sent.append(1) or post(*given, **named))
+    api, options = messages_api(policies.works_then_answers("look", calls=2)), {}
+
+    async def seen(request, call_next):
+        return await call_next(request)
+
+    if what == "client":
+        options["http_client"] = DefaultAioHttpClient()
+    elif what == "middleware":
+        options["middleware"] = [seen]
+    elif what == "log":
+        caplog.set_level("INFO", "httpx2")
+    elif what == "tracer":
+        monkeypatch.setattr(trace, "get_tracer_provider", trace.NoOpTracerProvider)
+    watch = (lambda delta: None) if what == "streamed" else None
+    async with connected(api, **options) as provider:
+        outcome = await outcome_of(job(provider, 9), watch=watch)
+    assert (outcome.status, len(sent)) == ("answered", 3)
+
+
+async def test_every_request_passes_the_proxy(monkeypatch):
+    """A proxy of the environment gets the later requests, too."""
+    targets = []
+
+    async def answered(reader, writer):
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        targets.append(head.split(" ", 2)[1])
+        await reader.readexactly(int(re.search(r"(?i)content-length: (\d+)", head)[1]))
+        use = {"type": "tool_use", "id": f"t{len(targets)}", "name": "look", "input": {"query": str(len(targets))}}
+        body = json.dumps({"content": [use], "stop_reason": "tool_use"}).encode()
+        writer.write(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: application/json\r\n")
+        writer.write(b"content-length: %d\r\n\r\n%b" % (len(body), body))
+        writer.close()
+
+    async with await asyncio.start_server(answered, "127.0.0.1") as proxy:
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}")
+        outcome = await asked("http://api.test", 1)
+    assert (outcome.tool_calls.used, len(targets), {*targets}) == (1, 4, {"http://api.test/v1/messages"})

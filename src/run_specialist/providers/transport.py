@@ -2,22 +2,26 @@
 
 import gc
 import json
+import logging
 import re
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager, suppress
+from contextlib import AbstractContextManager, aclosing, contextmanager, suppress
+from dataclasses import dataclass
 from importlib import import_module
 from operator import is_
 from typing import TYPE_CHECKING, Any, Protocol
-from weakref import ref
+from weakref import WeakKeyDictionary, ref
 
 from run_specialist.errors import ProviderError
 from run_specialist.providers.errors import Endpoint
 from run_specialist.record.messages import Block, Message
 
 if TYPE_CHECKING:
+    import aiohttp
     import httpx2
+    import yarl
 
 
 # The header in which the SDKs send the number of retries.
@@ -33,9 +37,8 @@ def connection(sdk: Any, *, direct: bool = False) -> dict[str, Any]:  # noqa: AN
     direct: the server is on this machine: ignore proxies from the environment, and be patient.
     """
     no_proxies = {"trust_env": False} if direct else {}
-    hooks = {"response": [stay_at_origin, bound_body]}
     return {
-        "http_client": sdk.DefaultAioHttpClient(event_hooks=hooks, **no_proxies),
+        "http_client": sdk.DefaultAioHttpClient(event_hooks=_HOOKS, **no_proxies),
         # A model on this machine may take minutes for the prompt alone.
         "timeout": sdk.Timeout(LONGEST_REPLY if direct else LONGEST_PAUSE, connect=_LONGEST_CONNECT),
     }
@@ -102,6 +105,12 @@ async def send(  # noqa: PLR0913, PLR0917 - what is sent, and how
     begin: creates the assembler of a streamed reply; None = the reply is not streamed.
     Raises ProviderError if the response is not a JSON object, and any error of the SDK.
     """
+    direct = _DIRECT.get(client) if begin is None and not retries else None
+    if direct is not None and direct.url == url:
+        received = await direct.post(body, endpoint, accepted)
+        if received is not None:
+            return received
+        _DIRECT.pop(client, None)
     import httpx2  # noqa: PLC0415 - comes with the SDK, which is heavy
 
     headers = {_RETRIES: str(retries)} if retries else {}
@@ -110,6 +119,8 @@ async def send(  # noqa: PLR0913, PLR0917 - what is sent, and how
     if begin is None:
         response = await client.post(url, cast_to=httpx2.Response, content=body, options=options)
         accepted()
+        if not retries and (found := Direct.after(response.request, client, url)):
+            _DIRECT[client] = found
         return read_object(response.headers.get("content-type", ""), response.content, endpoint)
     stream_class = import_module(endpoint.sdk).AsyncStream[object]
     stream = await client.post(url, cast_to=object, content=body, options=options, stream=True, stream_cls=stream_class)
@@ -126,6 +137,93 @@ async def send(  # noqa: PLR0913, PLR0917 - what is sent, and how
                 # Leaving the context closes the connection, so that the server stops.
                 break
         return reply.result()
+
+
+@dataclass(frozen=True, slots=True)
+class Direct:
+    """The way to a server past the layers of its SDK: what the SDK has sent once, sent again with other bytes.
+
+    The SDK and its HTTP client build each request anew, in four of five function calls that a request takes.
+    """
+
+    client: Any
+    """The client of the SDK, which makes the errors."""
+    url: str
+    """As passed to `send`."""
+    request: "httpx2.Request"
+    """The request that the server has accepted."""
+    session: "aiohttp.ClientSession"
+    """The connections of the client."""
+    address: "yarl.URL"
+    headers: Mapping[str, str]
+    """Those of the request, without the length of its body."""
+    timeout: "aiohttp.ClientTimeout"
+    mapped: Callable[[], AbstractContextManager[None]]
+    """Converts the errors of the connection as for the SDK."""
+
+    @classmethod
+    def after(cls, request: "httpx2.Request", client: Any, url: str) -> "Direct | None":  # noqa: ANN401 - as above
+        """Return the way that a request has taken; None if something on it has to see each request.
+
+        That is an HTTP client of the caller, a proxy, middleware, a tracer, a key that changes, or a log of requests.
+        """
+        http = client._client  # noqa: SLF001 - the SDKs do not offer it
+        transport = http._transport_for_url(request.url)  # noqa: SLF001 - as above
+        trace = sys.modules.get("opentelemetry.trace")
+        is_own = http.event_hooks == {"request": [], **_HOOKS} and hasattr(transport, "client") and not transport.proxy
+        is_seen = (
+            client.custom_auth
+            or getattr(client, "_middleware", ())
+            or (trace and not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider))
+            or logging.getLogger("httpx2").isEnabledFor(logging.INFO)
+        )
+        if not is_own or is_seen or request.headers.get("accept-encoding") != _ENCODINGS:
+            return None
+        import aiohttp  # noqa: PLC0415 - loaded with the request
+        import yarl  # noqa: PLC0415 - as above
+
+        limits = request.extensions["timeout"]
+        return cls(
+            client,
+            url,
+            request,
+            transport.client,
+            yarl.URL(str(request.url)),
+            {name: value for name, value in request.headers.items() if name not in {"content-length", "cookie"}},
+            aiohttp.ClientTimeout(sock_connect=limits["connect"], sock_read=limits["read"], connect=limits["pool"]),
+            sys.modules[type(transport).__module__].map_aiohttp_exceptions,
+        )
+
+    async def post(self, body: bytes, endpoint: Endpoint, accepted: Accepted) -> Block | None:
+        """Send a body and return the reply, as `send` does; None if the SDK has to send it: a redirect, another key."""
+        import httpx2  # noqa: PLC0415 - loaded with the request
+
+        sdk: Any = import_module(endpoint.sdk)
+        try:
+            with self.mapped():
+                async with self.session.post(
+                    self.address, data=body, headers=self.headers, allow_redirects=False, timeout=self.timeout
+                ) as response:
+                    status = response.status
+                    if status in _FOR_SDK:
+                        return None
+                    if is_success := status < 300:  # noqa: PLR2004 - the first redirect
+                        accepted()
+                    content = b"".join([part async for part in _bounded(response.content.iter_any())])
+        except ProviderError:
+            raise
+        except httpx2.TimeoutException as error:
+            raise sdk.APITimeoutError(request=self.request) from error
+        except Exception as error:
+            raise sdk.APIConnectionError(request=self.request) from error
+        if is_success:
+            return read_object(response.headers.get("content-type", ""), content, endpoint)
+        headers = [(name, value) for name, value in response.headers.items() if name.lower() != "content-encoding"]
+        answer = httpx2.Response(status, headers=headers, content=content, request=self.request)
+        raise self.client._make_status_error_from_response(answer)  # noqa: SLF001 - as in `after`
+
+
+_DIRECT: WeakKeyDictionary[Any, Direct] = WeakKeyDictionary()
 
 
 def url_of(client: Any, path: str) -> str:  # noqa: ANN401 - as above
@@ -235,20 +333,32 @@ async def bound_body(response: "httpx2.Response") -> None:
     kind, reference = type(response), ref(response)
 
     async def bounded(chunk_size: int | None = None) -> AsyncIterator[bytes]:
-        size, begun, unbounded = 0, time.monotonic(), reference()
-        if unbounded is None:
-            return
-        async with aclosing(kind.aiter_bytes(unbounded, chunk_size)) as parts:
-            async for part in parts:
-                size += len(part)
-                if size > LONGEST_BODY:
-                    raise ProviderError(f"the server's reply is longer than {LONGEST_BODY // MIB} MiB; try again")
-                if time.monotonic() - begun > LONGEST_REPLY:
-                    raise ProviderError(f"the server's reply took more than {LONGEST_REPLY:.0f} seconds; try again")
-                yield part
+        if (unbounded := reference()) is not None:
+            async with aclosing(kind.aiter_bytes(unbounded, chunk_size)) as parts:
+                async for part in _bounded(parts):
+                    yield part
 
     # Plain and streamed reading both use this method. The weak reference avoids a reference cycle.
     response.aiter_bytes = bounded  # type: ignore[method-assign, assignment]
+
+
+async def _bounded(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the parts of a body; raise ProviderError at the limits."""
+    size, begun = 0, time.monotonic()
+    async for part in parts:
+        size += len(part)
+        if size > LONGEST_BODY:
+            raise ProviderError(f"the server's reply is longer than {LONGEST_BODY // MIB} MiB; try again")
+        if time.monotonic() - begun > LONGEST_REPLY:
+            raise ProviderError(f"the server's reply took more than {LONGEST_REPLY:.0f} seconds; try again")
+        yield part
+
+
+_HOOKS = {"response": [stay_at_origin, bound_body]}
+# What the HTTP client of the SDKs offers, unless a package for more is installed that the direct way does not use.
+_ENCODINGS = "gzip, deflate"
+# Statuses of replies that only the SDK can act on: redirects, and a refused key, which it may renew.
+_FOR_SDK = frozenset({301, 302, 303, 307, 308, 401})
 
 
 @contextmanager
