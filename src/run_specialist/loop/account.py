@@ -57,9 +57,11 @@ class Account:
         """The child runs, in the order in which they ended."""
         self.waiting_children = 0
         """Number of calls in the current turn that may still reserve a share of the budget for a child."""
+        self.turns = int(before.used.get(Kind.TURNS, 0))
+        """Number of replies so far."""
         self._models = [*before.models]
         if not self._models or self._models[-1].model != provider.model:
-            self._models.append(AskedModel(provider.model, int(before.used.get(Kind.TURNS, 0)) + 1))
+            self._models.append(AskedModel(provider.model, self.turns + 1))
         self.landing = Spending()
         """Spending of the landing alone, without a landing from before the run was resumed."""
         self._growth = 1
@@ -75,10 +77,14 @@ class Account:
         self._started_at = self._clock() - seconds
 
     @property
+    def elapsed(self) -> float:
+        """The time since the start [s]; 0 before it."""
+        return 0 if self._started_at is None else self._clock() - self._started_at
+
+    @property
     def budget(self) -> Budget:
         """The current budget, including the time."""
-        elapsed = 0 if self._started_at is None else self._clock() - self._started_at
-        return self._spent.spend_all({Kind.TIME: elapsed})
+        return self._spent.spend_all({Kind.TIME: self.elapsed})
 
     def limit(self, kind: Kind) -> Limit:
         """Return the current state of one kind."""
@@ -101,11 +107,6 @@ class Account:
         self.children.append(child)
         self._spent = self._spent.spend_all(drawn)
 
-    @property
-    def turns(self) -> int:
-        """Number of replies so far."""
-        return int(self._spent.limits[Kind.TURNS.place].used)
-
     def book(self, usage: Usage, *, in_landing: bool, turns: int = 0) -> float | None:
         """Charge an answered request and return its cost [USD]; None if the price is unknown.
 
@@ -121,6 +122,7 @@ class Account:
         self._largest_input = max(self._largest_input, tokens - usage.output_tokens)
         self._largest_request = max(self._largest_request, tokens)
         self._dearest_request = max(self._dearest_request, cost or 0)
+        self.turns += turns
         self._spent = self._spent.spend_all({Kind.TURNS: turns, Kind.TOKENS: tokens, Kind.COST: cost or 0})
         self._reserve_landing()
         return cost

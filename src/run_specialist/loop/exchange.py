@@ -141,7 +141,7 @@ class Exchange:
         with observing.chat(self._run.job.provider, request.max_tokens) as span:
             seconds_left = self._run.account.seconds_left(in_landing=in_landing)
             sending = self._retries.ask(self._conversation, request, seconds_left)
-            reply = await self._in_time(sending, in_landing=in_landing)
+            reply = await self._in_time(sending, seconds_left)
             if reply is None:
                 span.failed("CancelledError" if self._retries.was_stopped else "timeout")
                 return None
@@ -150,10 +150,9 @@ class Exchange:
             seconds = time.monotonic() - begun
             reply = normalized(self._run, reply, self.transcript, turn, choice)
             span.replied(reply, reply.usage)
-        cost = self.receive(reply, choice, request_end, in_landing=in_landing)
-        received = Received(turn, choice, in_landing, reply, rounded(cost), seconds, request_end)
-        self._run.observers.record(received)
-        self._run.observers.notify(Replied(turn, reply.stop, reply.reason, reply.text, reply.usage, rounded(cost)))
+        cost = rounded(self.receive(reply, choice, request_end, in_landing=in_landing))
+        self._run.observers.record(Received(turn, choice, in_landing, reply, cost, seconds, request_end))
+        self._run.observers.notify(Replied(turn, reply.stop, reply.reason, reply.text, reply.usage, cost))
         if reply.detail:
             self._run.observers.notify(Warned(reply.detail))
         return reply
@@ -206,7 +205,7 @@ class Exchange:
 
         ask = partial(self._retries.ask, seconds=seconds_left)
         summarizing = summarizer.summarize(self.transcript.messages(), before, pay, ask)
-        done = await self._in_time(summarizing, in_landing=in_landing)
+        done = await self._in_time(summarizing, seconds_left)
         # A summary of which a request was given up would have a gap.
         if done is None or self._retries.was_stopped:
             return False
@@ -231,10 +230,10 @@ class Exchange:
             self._partial_reply.add(shown)
             self._run.observers.show(shown)
 
-    async def _in_time(self, work: Awaitable[_T], *, in_landing: bool) -> _T | None:
+    async def _in_time(self, work: Awaitable[_T], seconds_left: float | None) -> _T | None:
         """Await within the time limit; return None if time runs out, or if the run is to stop before a retry."""
         try:
-            async with asyncio.timeout(self._run.account.seconds_left(in_landing=in_landing)) as timeout:
+            async with asyncio.timeout(seconds_left) as timeout:
                 return await work
         except StopRequested:
             return None

@@ -105,6 +105,7 @@ class Dispatcher:
         most: timeout of each call, beside those of the specialist and the tool [s].
         """
         # `self._budget` follows the calls as they return, `budget` as the model reads them, in call order.
+        begun = self._run.account.elapsed
         budget = self._budget = self._run.account.budget
         # Spent before they run: an interrupted call was an attempt, too.
         self._run.account.spend(len(calls), Kind.TOOL_CALLS)
@@ -115,7 +116,7 @@ class Dispatcher:
         async with asyncio.TaskGroup() as group:
             tasks = [self._start(group, call, number, most) for number, call in enumerate(calls, first_number)]
         # Before the first result is read, the time of all calls is spent.
-        budget = budget.spend(self._run.account.limit(Kind.TIME).used - budget[Kind.TIME].used, Kind.TIME)
+        budget = budget.spend(self._run.account.elapsed - begun, Kind.TIME)
         results = []
         for number, executed in enumerate(in_call_order(budget, [task.result() for task in tasks]), first_number):
             self._run.account.spend(len(executed.text), Kind.CHARACTERS)
@@ -157,10 +158,10 @@ class Dispatcher:
         tool = self._tools.get(call.name)
         if tool is None or not tool.repeatable:
             return group.create_task(self._execute(call, number, most))
-        first = self._first.get(call.key)
-        if first is not None:
+        key = call.key
+        if (first := self._first.get(key)) is not None:
             return group.create_task(self._repeat(first, call, number))
-        task = self._first[call.key] = group.create_task(self._execute(call, number, most))
+        task = self._first[key] = group.create_task(self._execute(call, number, most))
         return task
 
     async def _recall(self, call: ToolCall, number: int) -> CallRecord:

@@ -6,9 +6,10 @@ Content has the block format of the Messages API; providers of other APIs conver
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from functools import cached_property
+from operator import add, attrgetter
 from typing import Any, Literal, Self
 
 Block = Mapping[str, Any]
@@ -45,7 +46,7 @@ _THOUGHT = re.compile(
 
 def spoken(text: str) -> str:
     """Return a text without the reasoning that some servers put at its beginning."""
-    thought = _THOUGHT.match(text)
+    thought = _THOUGHT.match(text) if "think>" in text else None
     return text[thought.end() :] if thought else text
 
 
@@ -191,12 +192,15 @@ class Usage:
     """Number of searches that the API ran and billed."""
 
     def __add__(self, other: "Usage") -> "Usage":
-        return Usage(*[getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__])
+        return Usage(*map(add, _counts(self), _counts(other)))
 
     @property
     def total_tokens(self) -> int:
         """Input of every kind plus output."""
         return self.input_tokens + self.cache_read_input_tokens + self.cache_creation_input_tokens + self.output_tokens
+
+
+_counts = attrgetter(*(one.name for one in fields(Usage)))
 
 
 class Stop(StrEnum):
