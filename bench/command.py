@@ -11,6 +11,7 @@ from pathlib import Path
 from bench import guests, report, server_cost
 from bench.figures import calls, children, commands, first_request, landing, offline, paced, search
 from bench.figures import map as many_items
+from bench.figures import size as counts
 from bench.figures.figure import Figure, Size
 from bench.figures.row import Line, line
 from bench.lab import Lab
@@ -29,6 +30,7 @@ FIGURES: dict[str, Figure] = {
         children.CHILDREN,
         children.CROWD,
         many_items.FIGURE,
+        counts.FIGURE,
     )
 }
 METHOD = """Medians of {laps} laps, in which the peers alternate; {crowd} for the largest figure. CPU time is that of \

@@ -29,9 +29,9 @@ def rows(size: Size) -> Sequence[Row]:
     """Return the lines of the table."""
     heavy = f"imports of {', '.join(sorted(HEAVY))}"
     return [
-        Row("`run-specialist --help`, CPU", "ms", "commands.help.cpu", at_most=150, full=size.full),
+        Row("`run-specialist --help`, CPU", "ms", "commands.help.cpu", at_most=100, full=size.full),
         Row(f"`run-specialist --help`, {heavy}", "", "commands.help.heavy", at_most=0),
-        Row("`specialists list`, CPU", "ms", "commands.list.cpu", at_most=350, full=size.full),
+        Row("`specialists list`, CPU", "ms", "commands.list.cpu", at_most=250, full=size.full),
         Row(f"`specialists list`, {heavy}", "", "commands.list.heavy", at_most=0),
     ]
 

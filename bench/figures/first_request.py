@@ -10,18 +10,18 @@ from bench.lab import Lab
 from bench.server.script import Script
 
 WAYS = {
-    "cli": "`run-specialist`, no store, against a bare script",
-    "ours": "from Python, no store, against a bare script",
+    "cli": "`run-specialist`, no store, against tool_runner",
+    "ours": "from Python, no store, against tool_runner",
     "cli_stored": "`run-specialist`, with store and events, against without",
     "ours_stored": "from Python, with store and events, against without",
 }
-AGAINST = {"cli": "bare", "ours": "bare", "cli_stored": "cli", "ours_stored": "ours"}
-MOST = {"cli": 1.10, "ours": 1.10, "cli_stored": 1.15, "ours_stored": 1.15}
+AGAINST = {"cli": "tool_runner", "ours": "tool_runner", "cli_stored": "cli", "ours_stored": "ours"}
+MOST = {"cli": 1.0, "ours": 1.0, "cli_stored": 1.15, "ours_stored": 1.15}
 
 
 def lap(lab: Lab, size: Size) -> None:  # noqa: ARG001 - the signature of all figures
     """Measure each way once."""
-    for way in lab.in_turn("bare", *WAYS):
+    for way in lab.in_turn("tool_runner", *WAYS):
         with lab.failing(f"first.{way}"):
             run = lab.new_run()
             if way.startswith("cli"):

@@ -34,7 +34,7 @@ def rows(size: Size) -> Sequence[Row]:
         "stored.made": "a new default store",
     }
     return [
-        Row(f"README's question, {label}, CPU", "ms", f"offline.{kind}", at_most=600, full=size.full)
+        Row(f"README's question, {label}, CPU", "ms", f"offline.{kind}", at_most=450, full=size.full)
         for kind, label in kinds.items()
     ]
 

@@ -16,11 +16,15 @@ CACHED: dict[str, Any] = {"cache_control": {"type": "ephemeral"}}
 
 
 @asynccontextmanager
-async def opened(conditions: Conditions) -> AsyncIterator[Child]:
-    """Open a client for the lap."""
+async def opened(conditions: Conditions, **options: Any) -> AsyncIterator[Child]:  # noqa: ANN401 - the SDK's
+    """Open a client for the lap.
+
+    options: Further options of the client.
+    """
     import anthropic  # noqa: PLC0415 - part of what is measured
 
-    async with anthropic.AsyncAnthropic(base_url=conditions.url, api_key="none", timeout=PATIENCE) as client:
+    given = {"base_url": conditions.url, "api_key": "none", "timeout": PATIENCE}
+    async with anthropic.AsyncAnthropic(**given, **options) as client:
 
         async def child(question: str) -> str:
             messages: list[Any] = [{"role": "user", "content": question}]

@@ -15,7 +15,7 @@ from bench.server.refusal import Refused
 from bench.server.rules import check
 from bench.server.service import Service
 
-PEERS = ["bare", "tool_runner", "ours", "ours_stored"]
+PEERS = ["bare", "bare_aio", "bytes_aio", "tool_runner", "ours", "ours_stored"]
 
 
 @asynccontextmanager
