@@ -56,7 +56,7 @@ class Exchange:
         self._open(messages)
         self.returned = ReturnedAnswers(job)
         """Answers that were returned to the model."""
-        self.has_passages = bool(state.earlier.executed)
+        self.has_passages = bool(state.earlier.executed) or has_calls(messages)
         """Whether the model has results of calls, maybe in the message with the question."""
         self.open_reply: Reply | None = None
         """The newest reply, until it is added to the transcript or the next request is sent."""
@@ -135,8 +135,8 @@ class Exchange:
         room = self._run.account.room(longest if short is None else _SHORT_TOKENS)
         # None after a pause: the last message is the model's own, and takes no instruction.
         instruction = messages[-1].landing_instruction and landing_instruction
-        name, has_read = RESPOND if short is None else "answer", self.has_passages or has_calls(messages)
-        request = Request(messages, choice, room, instruction, schema, schema_name=name, has_read=has_read)
+        name = RESPOND if short is None else "answer"
+        request = Request(messages, choice, room, instruction, schema, schema_name=name, has_read=self.has_passages)
         begun = time.monotonic()
         with observing.chat(self._run.job.provider, request.max_tokens) as span:
             seconds_left = self._run.account.seconds_left(in_landing=in_landing)
@@ -190,6 +190,7 @@ class Exchange:
     def enter(self, reply: Reply, results: Sequence[ToolResult]) -> None:
         """Append a turn and the results of its calls to the transcript."""
         self.transcript.enter(reply, results, self._request_end)
+        self.has_passages = self.has_passages or bool(results)
         self.open_reply = None
 
     async def shorten(self, over: int = 0, *, in_landing: bool) -> bool:

@@ -241,16 +241,16 @@ def read_reply(message: Block, taken: Collection[str]) -> Reply:
     if not isinstance(content, list) or not all(map(_is_block, content)):
         raise ProviderError(f"the server's answer has no content blocks; {MESSAGES.wrong_server}")
     blocks: list[Block] = []
-    known = set(taken)
+    known, wants_tools = set(taken), False
     for block in content:
         if block["type"] == "tool_use":
+            wants_tools = True
             call_id = unique_id(block.get("id"), known, "toolu_")
             known.add(call_id)
             blocks.append({**block, "id": call_id})
         else:
             blocks.append(block)
     reason = str(message.get("stop_reason") or "")
-    wants_tools = any(block["type"] == "tool_use" for block in blocks)
     stop = STOPS.get(reason)
     detail = transport.warning(reason) if stop else f"the model stopped for an unknown reason: {reason or 'none given'}"
     if not reason or stop in {Stop.ANSWERED, Stop.WANTS_TOOLS} or (stop is Stop.PAUSED and wants_tools):
