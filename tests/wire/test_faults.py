@@ -308,10 +308,7 @@ async def test_a_redirect_on_the_same_server_is_followed(ask, before):
 )
 async def test_a_fault_is_described_alike_at_first_and_later(messages_api, fault):
     """A later request, which is sent past the SDK, ends in the same error and advice as the first one of a client."""
-    first, later = [
-        await asked(messages_api(script), 9)
-        for script in ([fault], [LOOK, fault, fault][: 3 if fault == faults.unauthorised() else 2])
-    ]
+    first, later = [await asked(messages_api(script), 9) for script in ([fault], [LOOK, fault])]
     assert (first.status, later.status, later.tool_calls.used) == ("failed", "failed", 1)
     masked = [re.sub(r"127\.0\.0\.1:\d+", "HOST", str(one.error)) for one in (first, later)]
     assert masked[0] == masked[1]
@@ -371,8 +368,10 @@ async def test_objects_of_a_request_are_freed_without_the_collector(messages_api
         # The event loop closes the nested generators of a stream one after another, each in a turn of its own.
         for _ in range(GENERATORS):
             await asyncio.sleep(0)
-        assert len(made) >= 6
-        assert [one() for one in made if one() is not None] == []
+        assert len(made) >= (6 if watch else 3)
+        # Later requests of a client repeat the headers of one, without its body.
+        alive = [one() for one in made if one() is not None]
+        assert [(type(one), one.content) for one in alive] == ([] if watch else [(httpx2.Request, b"")])
 
 
 Streamed = Callable[..., Awaitable[tuple[Outcome, Any]]]

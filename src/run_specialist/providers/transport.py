@@ -151,7 +151,7 @@ class Direct:
     url: str
     """As passed to `send`."""
     request: "httpx2.Request"
-    """The request that the server has accepted."""
+    """The request that the server has accepted, without its body; errors name it."""
     session: "aiohttp.ClientSession"
     """The connections of the client."""
     address: "yarl.URL"
@@ -171,22 +171,23 @@ class Direct:
         transport = http._transport_for_url(request.url)  # noqa: SLF001 - as above
         trace = sys.modules.get("opentelemetry.trace")
         is_own = http.event_hooks == {"request": [], **_HOOKS} and hasattr(transport, "client") and not transport.proxy
+        added = [getattr(client, name, None) for name in _VARYING]
         is_seen = (
-            client.custom_auth
-            or getattr(client, "_middleware", ())
+            any(added)
             or (trace and not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider))
             or logging.getLogger("httpx2").isEnabledFor(logging.INFO)
         )
         if not is_own or is_seen or request.headers.get("accept-encoding") != _ENCODINGS:
             return None
         import aiohttp  # noqa: PLC0415 - loaded with the request
+        import httpx2  # noqa: PLC0415 - as above
         import yarl  # noqa: PLC0415 - as above
 
         limits = request.extensions["timeout"]
         return cls(
             client,
             url,
-            request,
+            httpx2.Request(request.method, request.url, headers=request.headers),
             transport.client,
             yarl.URL(str(request.url)),
             {name: value for name, value in request.headers.items() if name not in {"content-length", "cookie"}},
@@ -195,7 +196,7 @@ class Direct:
         )
 
     async def post(self, body: bytes, endpoint: Endpoint, accepted: Accepted) -> Block | None:
-        """Send a body and return the reply, as `send` does; None if the SDK has to send it: a redirect, another key."""
+        """Send a body and return the reply, as `send` does; None for a redirect, which the SDK has to follow."""
         import httpx2  # noqa: PLC0415 - loaded with the request
 
         sdk: Any = import_module(endpoint.sdk)
@@ -205,7 +206,7 @@ class Direct:
                     self.address, data=body, headers=self.headers, allow_redirects=False, timeout=self.timeout
                 ) as response:
                     status = response.status
-                    if status in _FOR_SDK:
+                    if status in _REDIRECTS:
                         return None
                     if is_success := status < 300:  # noqa: PLR2004 - the first redirect
                         accepted()
@@ -357,8 +358,10 @@ async def _bounded(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 _HOOKS = {"response": [stay_at_origin, bound_body]}
 # What the HTTP client of the SDKs offers, unless a package for more is installed that the direct way does not use.
 _ENCODINGS = "gzip, deflate"
-# Statuses of replies that only the SDK can act on: redirects, and a refused key, which it may renew.
-_FOR_SDK = frozenset({301, 302, 303, 307, 308, 401})
+# Attributes of the clients that are set if requests have changing keys, or pass code of the caller.
+_VARYING = ("custom_auth", "_api_key_provider", "_workload_identity_auth", "_middleware")
+# Statuses of replies that the SDK's HTTP client acts on.
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 @contextmanager

@@ -184,6 +184,9 @@ def _honest(case: Case) -> set[str]:
         return {"failed"}
     if case.heals_after is not None:
         return whole
+    if not case.moment.is_run_itself and case.kind.name.startswith("429"):
+        # The model stays closed for the next request of the run itself, too.
+        return {*whole, "failed"}
     if not case.moment.is_run_itself:
         return {*whole, "partial"} if case.kind.end is End.LASTS else whole
     return {
