@@ -372,6 +372,10 @@ async def test_objects_of_a_request_are_freed_without_the_collector(messages_api
         # Later requests of a client repeat the headers of one, without its body.
         alive = [one() for one in made if one() is not None]
         assert [(type(one), one.content) for one in alive] == ([] if watch else [(httpx2.Request, b"")])
+        client = weakref.ref(provider.client)
+    del alive, provider
+    gc.collect()
+    assert client() is None
 
 
 Streamed = Callable[..., Awaitable[tuple[Outcome, Any]]]

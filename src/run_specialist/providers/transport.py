@@ -107,7 +107,7 @@ async def send(  # noqa: PLR0913, PLR0917 - what is sent, and how
     """
     direct = _DIRECT.get(client) if begin is None and not retries else None
     if direct is not None and direct.url == url:
-        received = await direct.post(body, endpoint, accepted)
+        received = await direct.post(client, body, endpoint, accepted)
         if received is not None:
             return received
         _DIRECT.pop(client, None)
@@ -146,8 +146,6 @@ class Direct:
     The SDK and its HTTP client build each request anew, in four of five function calls that a request takes.
     """
 
-    client: Any
-    """The client of the SDK, which makes the errors."""
     url: str
     """As passed to `send`."""
     request: "httpx2.Request"
@@ -185,7 +183,6 @@ class Direct:
 
         limits = request.extensions["timeout"]
         return cls(
-            client,
             url,
             httpx2.Request(request.method, request.url, headers=request.headers),
             transport.client,
@@ -195,8 +192,11 @@ class Direct:
             sys.modules[type(transport).__module__].map_aiohttp_exceptions,
         )
 
-    async def post(self, body: bytes, endpoint: Endpoint, accepted: Accepted) -> Block | None:
-        """Send a body and return the reply, as `send` does; None for a redirect, which the SDK has to follow."""
+    async def post(self, client: Any, body: bytes, endpoint: Endpoint, accepted: Accepted) -> Block | None:  # noqa: ANN401 - as above
+        """Send a body and return the reply, as `send` does; None for a redirect, which the SDK has to follow.
+
+        client: the client of the SDK, which makes the errors.
+        """
         import httpx2  # noqa: PLC0415 - loaded with the request
 
         sdk: Any = import_module(endpoint.sdk)
@@ -221,9 +221,10 @@ class Direct:
             return read_object(response.headers.get("content-type", ""), content, endpoint)
         headers = [(name, value) for name, value in response.headers.items() if name.lower() != "content-encoding"]
         answer = httpx2.Response(status, headers=headers, content=content, request=self.request)
-        raise self.client._make_status_error_from_response(answer)  # noqa: SLF001 - as in `after`
+        raise client._make_status_error_from_response(answer)  # noqa: SLF001 - as in `after`
 
 
+# By client, which none of them refers to, so that it is freed.
 _DIRECT: WeakKeyDictionary[Any, Direct] = WeakKeyDictionary()
 
 
