@@ -367,7 +367,7 @@ async def test_later_requests_have_the_headers_that_the_sdk_sends(messages_api, 
     assert (len(sent), others) == (1, [first] * 3)
 
 
-@pytest.mark.parametrize("what", ["client", "middleware", "log", "tracer", "streamed"])
+@pytest.mark.parametrize("what", ["client", "middleware", "log", "log of the SDK", "tracer", "streamed"])
 async def test_what_must_see_each_request_is_not_passed_by(messages_api, monkeypatch, caplog, what):
     """With a client or middleware of the caller, a log, a tracer or a watcher, the SDK sends every request."""
     sent, post = [], AsyncAnthropic.post
@@ -383,12 +383,27 @@ async def test_what_must_see_each_request_is_not_passed_by(messages_api, monkeyp
         options["middleware"] = [seen]
     elif what == "log":
         caplog.set_level("INFO", "httpx2")
+    elif what == "log of the SDK":
+        caplog.set_level("INFO", "anthropic")
     elif what == "tracer":
         monkeypatch.setattr(trace, "get_tracer_provider", trace.NoOpTracerProvider)
     watch = (lambda delta: None) if what == "streamed" else None
     async with connected(api, **options) as provider:
         outcome = await outcome_of(job(provider, 9), watch=watch)
     assert (outcome.status, len(sent)) == ("answered", 3)
+
+
+async def test_a_later_request_has_the_key_that_the_client_has_now(messages_api):
+    """A client that gets another key while it is used sends the other key."""
+    api = messages_api([calls("look", {"query": "a"}), answers("done")] * 2)
+    async with connected(api, key="first") as provider:
+        await outcome_of(job(provider, 9))
+        provider.client.api_key = "second"
+        await outcome_of(job(provider, 9))
+    assert [request.headers["authorization"] for request in api.requests] == [
+        *["Bearer first"] * 2,
+        *["Bearer second"] * 2,
+    ]
 
 
 async def test_every_request_passes_the_proxy(monkeypatch):

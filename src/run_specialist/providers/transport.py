@@ -106,7 +106,7 @@ async def send(  # noqa: PLR0913, PLR0917 - what is sent, and how
     Raises ProviderError if the response is not a JSON object, and any error of the SDK.
     """
     direct = _DIRECT.get(client) if begin is None and not retries else None
-    if direct is not None and direct.url == url:
+    if direct is not None and (direct.url, direct.auth) == (url, client.auth_headers):
         received = await direct.post(client, body, endpoint, accepted)
         if received is not None:
             return received
@@ -148,6 +148,8 @@ class Direct:
 
     url: str
     """As passed to `send`."""
+    auth: Mapping[str, str]
+    """Headers with the key of the client, which may get another one."""
     request: "httpx2.Request"
     """The request that the server has accepted, without its body; errors name it."""
     session: "aiohttp.ClientSession"
@@ -169,11 +171,11 @@ class Direct:
         transport = http._transport_for_url(request.url)  # noqa: SLF001 - as above
         trace = sys.modules.get("opentelemetry.trace")
         is_own = http.event_hooks == {"request": [], **_HOOKS} and hasattr(transport, "client") and not transport.proxy
-        added = [getattr(client, name, None) for name in _VARYING]
+        logs = map(logging.getLogger, ("httpx2", type(client).__module__.partition(".")[0]))
         is_seen = (
-            any(added)
+            any(getattr(client, name, None) for name in _VARYING)
             or (trace and not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider))
-            or logging.getLogger("httpx2").isEnabledFor(logging.INFO)
+            or any(log.isEnabledFor(logging.INFO) for log in logs)
         )
         if not is_own or is_seen or request.headers.get("accept-encoding") != _ENCODINGS:
             return None
@@ -184,6 +186,7 @@ class Direct:
         limits = request.extensions["timeout"]
         return cls(
             url,
+            client.auth_headers,
             httpx2.Request(request.method, request.url, headers=request.headers),
             transport.client,
             yarl.URL(str(request.url)),
