@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from anthropic import AsyncAnthropic, DefaultAioHttpClient
+from anthropic._base_client import BaseClient
 from openai import AsyncOpenAI
 from opentelemetry import trace
 
@@ -367,9 +368,12 @@ async def test_later_requests_have_the_headers_that_the_sdk_sends(messages_api, 
     assert (len(sent), others) == (1, [first] * 3)
 
 
-@pytest.mark.parametrize("what", ["client", "middleware", "log", "log of the SDK", "tracer", "streamed"])
+@pytest.mark.parametrize("what", ["client", "middleware", "log", "log of the SDK", "tracer", "streamed", "version"])
 async def test_what_must_see_each_request_is_not_passed_by(messages_api, monkeypatch, caplog, what):
-    """With a client or middleware of the caller, a log, a tracer or a watcher, the SDK sends every request."""
+    """The SDK sends all requests of a client or middleware of the caller, to a log, a tracer or a watcher.
+
+    So does a version of the SDK without a part that the other way needs.
+    """
     sent, post = [], AsyncAnthropic.post
     monkeypatch.setattr(AsyncAnthropic, "post", lambda *given, **named: sent.append(1) or post(*given, **named))
     api, options = messages_api(policies.works_then_answers("look", calls=2)), {}
@@ -385,6 +389,8 @@ async def test_what_must_see_each_request_is_not_passed_by(messages_api, monkeyp
         caplog.set_level("INFO", "httpx2")
     elif what == "log of the SDK":
         caplog.set_level("INFO", "anthropic")
+    elif what == "version":
+        monkeypatch.delattr(BaseClient, "_make_status_error_from_response")
     elif what == "tracer":
         monkeypatch.setattr(trace, "get_tracer_provider", trace.NoOpTracerProvider)
     watch = (lambda delta: None) if what == "streamed" else None

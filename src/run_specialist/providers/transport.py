@@ -119,8 +119,10 @@ async def send(  # noqa: PLR0913, PLR0917 - what is sent, and how
     if begin is None:
         response = await client.post(url, cast_to=httpx2.Response, content=body, options=options)
         accepted()
-        if not retries and (found := Direct.after(response.request, client, url)):
-            _DIRECT[client] = found
+        # A version of the SDK without one of its parts has no other way.
+        with suppress(AttributeError, LookupError):
+            if not retries and (found := Direct.after(response.request, client, url)):
+                _DIRECT[client] = found
         return read_object(response.headers.get("content-type", ""), response.content, endpoint)
     stream_class = import_module(endpoint.sdk).AsyncStream[object]
     stream = await client.post(url, cast_to=object, content=body, options=options, stream=True, stream_cls=stream_class)
@@ -171,6 +173,7 @@ class Direct:
         transport = http._transport_for_url(request.url)  # noqa: SLF001 - as above
         trace = sys.modules.get("opentelemetry.trace")
         is_own = http.event_hooks == {"request": [], **_HOOKS} and hasattr(transport, "client") and not transport.proxy
+        is_own = is_own and hasattr(client, "_make_status_error_from_response")
         logs = map(logging.getLogger, ("httpx2", type(client).__module__.partition(".")[0]))
         is_seen = (
             any(getattr(client, name, None) for name in _VARYING)
