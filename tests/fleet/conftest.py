@@ -7,17 +7,20 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from bench.fleet.model import Model, serving
+from run_specialist.fleet import worker as worker_module
 from run_specialist.fleet.batches import Control, Root, freeze
 from run_specialist.fleet.queue import Queue
 from run_specialist.fleet.worker import Worker
 from run_specialist.specialist.loader import load
 from run_specialist.store.batches import BatchWriter, StoredBatch, StoredItem
 from tests.postgres_server import postgres_server
-from tests.unit.store.records import change
+from tests.unit.store.records import ask, change
 
 BATCH = "b00000001"
 PATIENCE = 60
 """Timeout, after which a hanging worker fails the test [s]."""
+TABLES = """select string_agg(format('%I.%I', schemaname, tablename), ', ') from pg_tables
+    where schemaname like 'run_specialist%' and tablename <> 'alembic_version'"""
 FILE = "---\nname: finder\ndescription: Finds.\ntools: [grep]\nmodel: claude-sonnet-4-5\n---\nFind notes.\n"
 
 
@@ -31,10 +34,10 @@ def server():
 @pytest.fixture
 async def url(server):
     """The URL of a database with an empty queue."""
-    change(server.url, "drop schema if exists run_specialist cascade")
-    change(server.url, "drop schema if exists run_specialist_queue cascade")
     async with Control(server.url) as control:
         await control.set_up()
+    ((tables,),) = ask(server.url, TABLES)
+    change(server.url, f"truncate {tables} restart identity")
     return server.url
 
 
@@ -101,8 +104,9 @@ async def queue(url):
 
 
 @pytest.fixture
-def working(url, root):
+def working(url, root, monkeypatch):
     """Return a context manager with a worker at work; what it says is in `said`."""
+    monkeypatch.setattr(worker_module, "_POLL", 0.1)
 
     @asynccontextmanager
     async def start(**options):
@@ -131,5 +135,5 @@ async def until(condition):
     """Wait until a function returns something true; return it."""
     async with asyncio.timeout(PATIENCE):
         while not (found := condition()):  # noqa: ASYNC110 - the worker changes a database
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.05)
         return found

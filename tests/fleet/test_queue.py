@@ -438,12 +438,13 @@ async def test_a_worker_of_another_version_does_not_start(put, root, model, url)
         change(url, f"update run_specialist.alembic_version set version_num = '{version}'")  # noqa: S608 - a constant
         with pytest.raises(StoreUnusable, match=advice):
             await work_as(url, root, []).work()
+    change(url, f"update run_specialist.alembic_version set version_num = '{VERSION:04}'")  # noqa: S608
     assert (ask(url, "select distinct state from run_specialist.items"), model.requests) == ([("waiting",)], [])
 
 
 async def test_a_worker_ends_when_the_tables_are_upgraded(put, working, model, url):
     """Runs under way end after their turn and go back, nothing more is taken, and the exit code is 2."""
-    model.delay = 1.0
+    model.delay = 0.4
     await put(6)
     async with working() as (worker, task):
         await until(lambda: len(model.requests) >= 4)

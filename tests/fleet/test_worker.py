@@ -129,7 +129,7 @@ async def test_a_run_that_another_worker_has_sends_no_more_requests(put, working
 async def test_a_worker_does_not_take_its_own_items_over(put, working, model, url, monkeypatch):
     """If its heartbeats are late, it works on; no takeover is counted, and the item is not at work elsewhere."""
     monkeypatch.setattr(queue_module, "SILENCE", 0.0)
-    model.delay = 1.5
+    model.delay = 0.4
     await put(2)
     async with working():
         await until(lambda: len(model.requests) == 6)
@@ -202,8 +202,8 @@ async def test_a_missing_model_pauses_the_batch(put, working, model, url):
 
 async def test_a_cancelled_batch_ends_after_the_turn(put, working, model, url):
     """Items at work end as cancelled, the others are not run."""
-    # A worker looks at the queue each second, and a run takes three requests.
-    model.delay = 1.5
+    # Longer than a worker waits before it looks at the queue again; a run takes three requests.
+    model.delay = 0.4
     await put(6)
     async with working():
         await until(lambda: len(model.requests) >= 4)
