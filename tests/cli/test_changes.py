@@ -75,6 +75,8 @@ def test_p_5_a_folder_that_a_command_removed_comes_back(ask, shop):
     undone = manage("undo", "last")
     assert (undone.exit_code, undone.stdout.count("restored  out/shop/")) == (0, 6)
     assert files_of(shop) == before
+    result = ask("rm out/shop/a.py", flags=("--store", "none"))
+    assert result.stderr.strip().endswith(": 1 file removed; this cannot be undone")
 
 
 def test_p_5_every_kind_of_change_is_listed_and_taken_back(ask, shop):
@@ -140,53 +142,28 @@ def test_p_5_edits_and_commands_are_one_list(store, api, call, shop):
     assert not (shop / "new.md").exists()
 
 
-def test_p_5_what_others_changed_since_is_left_alone(ask, shop):
-    """A file that the user has changed or created after the command keeps that content."""
-    ask("rm out/shop/a.py; echo 2 > out/shop/b.py; echo > out/new.md")
-    for name in ("shop/a.py", "shop/b.py", "new.md"):
-        (shop / name).write_text("mine\n")
-    assert manage("undo", "last").exit_code == 4
-    assert {(shop / name).read_text() for name in ("shop/a.py", "shop/b.py", "new.md")} == {"mine\n"}
-
-
-def test_p_5_protected_files_that_a_command_made_are_reported(ask, shop):
-    """A warning names them; the renamed file is a change like any other."""
-    result = ask("echo evil > out/CLAUDE.md", flags=("--json",))
-    assert "a command changed protected files, which was undone: out/CLAUDE.md" in json.loads(result.stdout)["warnings"]
-    ((path, change),) = changes_of(result).items()
-    assert (path.startswith("out/CLAUDE.md.undone-"), change) == (True, "created")
-    assert manage("undo", "last").exit_code == 0
-    assert not [*shop.glob("CLAUDE.md*")]
-
-
-def test_p_5_a_writable_file_is_undone(store, api, call, shop, write):
-    """Also where `writable` names a file and no folder."""
-    write("fixer", "model: haiku", "tools: [bash]", "writable: [out/run.sh]")
-    api([bash("echo more >> out/run.sh; rm -f out/run.sh"), answers("done")])
-    result = call("fixer", "Fix it.", "--trust", "--json")
-    assert changes_of(result) == {"out/run.sh": "changed"}
-    assert manage("undo", "last").exit_code == 0
-    assert (shop / "run.sh").read_text() == "echo\n"
-
-
-def test_p_5_what_is_too_large_is_named(ask, shop):
-    """A file whose content was not kept is listed as one that cannot be undone, and undo leaves it alone."""
+def test_p_5_what_is_too_large_protected_or_changed_since_is_named(ask, shop):
+    """Undo leaves it alone, and what others changed since; protected files of a command were undone with a warning."""
     with (shop / "large").open("wb") as file:
         file.truncate(1_000_000_000)
-    result = ask("rm out/large out/shop/a.py; truncate -s 1G out/sparse", flags=("--json",))
-    kept = {one["path"]: (one["change"], one["undoable"]) for one in json.loads(result.stdout)["changes"]}
+    command = "rm out/large out/shop/a.py; truncate -s 1G out/sparse; rm out/shop/b.py; echo > out/new.md"
+    result = ask(f"{command}; echo evil > out/CLAUDE.md", flags=("--json",))
+    outcome = json.loads(result.stdout)
+    assert "a command changed protected files, which was undone: out/CLAUDE.md" in outcome["warnings"]
+    kept = {one["path"]: (one["change"], one["undoable"]) for one in outcome["changes"]}
+    (renamed,) = [path for path in kept if path.startswith("out/CLAUDE.md.undone-")]
+    assert kept.pop(renamed) == ("created", True)
+    assert [kept.pop(path) for path in ("out/shop/b.py", "out/new.md")] == [("removed", True), ("created", True)]
     removed = {"out/large": ("removed", False), "out/shop/a.py": ("removed", True)}
     assert kept == {**removed, "out/sparse": ("created", True)}
+    for name in ("shop/b.py", "new.md"):
+        (shop / name).write_text("mine\n")
     undone = manage("undo", "last")
     assert undone.exit_code == 4
+    assert [(shop / name).read_text() for name in ("shop/b.py", "new.md")] == ["mine\n"] * 2
+    assert not [*shop.glob("CLAUDE.md*")]
     assert "left alone  out/large: its content before was not kept: it is too large" in undone.stdout
     assert ((shop / "shop/a.py").exists(), (shop / "sparse").exists()) == (True, False)
-
-
-def test_p_5_a_run_that_is_not_stored_says_that_it_cannot_be_undone(ask):
-    """The changes are listed all the same."""
-    result = ask("rm out/shop/a.py", flags=("--store", "none"))
-    assert result.stderr.strip().endswith(": 1 file removed; this cannot be undone")
 
 
 @pytest.mark.exhaustive
@@ -235,22 +212,23 @@ def test_p_5_a_resumed_run_knows_what_its_killed_command_did(shop, store, api, p
 
 
 def test_p_5_changes_of_a_child_run_are_those_of_its_parent(store, api, call, shop, write):
-    """The parent's outcome has them, and undoing the parent takes them back."""
-    write("boss", "model: haiku", "agents: [cleaner]", "tools: [delegate]")
+    """The parent's outcome has them, and undoing the parent takes them back, also where a file alone is `writable`."""
+    write("boss", "model: haiku", "agents: [fixer]", "tools: [delegate]")
+    write("fixer", "model: haiku", "tools: [bash]", "writable: [out/run.sh]")
     api(
         [
-            calls("delegate", {"specialist": "cleaner", "query": "Clean up."}),
-            bash("rm out/shop/a.py"),
-            answers("removed"),
+            calls("delegate", {"specialist": "fixer", "query": "Clean up."}),
+            bash("echo more >> out/run.sh; rm -f out/run.sh"),
+            answers("fixed"),
             answers("done"),
         ]
     )
     result = call("boss", "Have it cleaned.", "--trust", "--json")
     outcome = json.loads(result.stdout)
-    assert changes_of(result) == {"out/shop/a.py": "removed"}
-    assert [one["path"] for one in outcome["children"][0]["changes"]] == ["out/shop/a.py"]
+    assert changes_of(result) == {"out/run.sh": "changed"}
+    assert [one["path"] for one in outcome["children"][0]["changes"]] == ["out/run.sh"]
     assert manage("undo", outcome["run_id"]).exit_code == 0
-    assert (shop / "shop/a.py").exists()
+    assert (shop / "run.sh").read_text() == "echo\n"
 
 
 def _stop(process, file, number):
@@ -264,8 +242,8 @@ def _stop(process, file, number):
 MODEL = ("--model", "haiku")
 
 
-def test_a_command_is_run_and_its_output_is_quoted(api, write, call):
-    """Its result counts like any other, has the exit code, and a quote from it is found; refusals are results too."""
+def test_a_command_is_run_and_its_output_is_quoted(api, notes, write, call):
+    """Its result counts, has the exit code, and a quote from it is found, as do refusals; a dry run only reads."""
     write("finder", "tools: ['Bash(cat:*, wc:*)']", "tool_calls_limit: 3", "evidence: require")
     quote = {"source": "notes/owls.md", "quote": "Owls eat mice at night."}
     simulator = api([bash("cat notes/owls.md missing"), bash("rm -r notes"), answers("mice", evidence=[quote])])
@@ -280,10 +258,6 @@ def test_a_command_is_run_and_its_output_is_quoted(api, write, call):
     assert "`rm -r notes` is not allowed. Only these commands may be run: `cat:*`, `wc:*`." in second
     (tool,) = (one for one in simulator.requests[0].body["tools"] if one["name"] == "bash")
     assert "Only these commands may be run" in tool["description"]
-
-
-def test_a_dry_run_changes_nothing(api, notes, write, call):
-    """Writable folders are read-only, and the tool says so."""
     (notes / "out").mkdir()
     write("finder", "tools: bash", "writable: out")
     simulator = api([bash("echo x > out/x"), answers("done")])

@@ -22,27 +22,20 @@ QUESTION = ("what", "do", "owls", "eat?")
 
 @pytest.mark.exhaustive
 def test_a_model_on_another_server_needs_trust(write, call, chat, project_file, monkeypatch):
-    """Without trust nothing is sent; another model of the command line needs none; --trust is remembered."""
+    """Without trust nothing is sent, nor an MCP server started; another model needs none; --trust is remembered."""
     write("finder")
     project_file("model = 'openai:gpt-5'")
     simulator = chat([answers("mice"), answers("mice")])
     refused = call("finder", *QUESTION)
     assert (refused.exit_code, refused.stdout, simulator.requests) == (2, "", [])
     assert "pyproject.toml:2: model: would send the questions and the tool results to a server" in refused.stderr
+    server = manage("mcp")
+    assert (server.exit_code, server.stdout, "pyproject.toml:2: model: would send" in server.stderr) == (2, "", True)
     assert "not trusted: the model of the project would send" in manage("config").stdout
     assert call("finder", *QUESTION, "--model", "offline").exit_code == 0
     assert call("finder", *QUESTION, "--trust").stdout == "mice\n"
     assert call("finder", *QUESTION).stdout == "mice\n"
     assert "\ntrusted: the model of the project may send" in manage("config").stdout
-
-
-def test_an_mcp_server_needs_the_same_trust(write, project_file):
-    """The server does not start with a model that its user has not allowed."""
-    write("finder")
-    project_file("model = 'openai:gpt-5'")
-    result = manage("mcp")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "pyproject.toml:2: model: would send" in result.stderr
 
 
 def test_the_folder_of_specialists(write, call, project_file, notes):
@@ -90,7 +83,7 @@ def test_every_option_is_a_key_or_known_as_none():
 
 
 def test_the_order_of_precedence(write, prepared, project_file, user_file):
-    """Option, then the specialist's file, then the project, then the user, then the default; limits only go down."""
+    """Option, specialist's file, project, user, preset, default; limits only go down; the strongest preset holds."""
     write("finder", "time_limit: 5")
     user_file("time_limit = 10", "turns_limit = 11", "tool_calls_limit = 12", "total-tokens-limit = 13000")
     project_file("time_limit = 8", "turns_limit = 9", "tool_calls_limit = 7")
@@ -102,10 +95,6 @@ def test_the_order_of_precedence(write, prepared, project_file, user_file):
     found = {Kind.TIME: 10, Kind.TURNS: 11, Kind.TOOL_CALLS: 12, Kind.TOKENS: 13_000, Kind.CHARACTERS: 99}
     job = prepared()
     assert (job.settings.landing, limits_of(job)) == ("stop", found)
-
-
-def test_a_preset_of_a_config_file_is_the_weakest(write, prepared, project_file, user_file):
-    """It holds below the keys of both files, and not beside a preset of the specialist or of the call."""
     write("finder")
     user_file("preset = 'openai-loop'", "tool_chars_limit = 500")
     project_file("preset = 'soft-warning'")
@@ -139,7 +128,7 @@ def test_the_model_of_the_files(write, call, project_file, user_file, monkeypatc
 
 
 def test_config_shows_each_key_with_its_source(write, project_file, user_file, monkeypatch, tmp_path):
-    """The table names file and line, the variable or the default, and the places that were tried."""
+    """The table names file and line, the variable or the default, and the places tried; `show` has the places too."""
     own = user_file("store = '/a/runs.db'", "model = 'opus'")
     project_file("", "model = 'haiku'", "time_limit = '10m'")
     monkeypatch.setenv("SPECIALIST_STORE", "postgresql://me:hush@host/runs")
@@ -159,25 +148,21 @@ def test_config_shows_each_key_with_its_source(write, project_file, user_file, m
     assert "~/.config/run-specialist/config.toml: does not exist" in manage("config").stdout
     monkeypatch.setenv("SPECIALIST_CONFIG", "none")
     assert "No config file is read: SPECIALIST_CONFIG is none." in manage("config").stdout
-
-
-def test_show_names_the_config_file(write, project_file):
-    """`specialists show` has the values of the config files with their places."""
+    monkeypatch.delenv("SPECIALIST_CONFIG")
     write("finder", "turns_limit: 4")
     project_file("turns_limit = 9", "time_limit = '10m'", "preset = 'soft-warning'")
     lines = [line.split() for line in manage("show", "finder").stdout.splitlines()]
     assert ["time_limit", "pyproject.toml:3", "600"] in lines
     assert ["tool_chars_limit", "preset", "soft-warning,", "pyproject.toml:4", "100000"] in lines
     assert ["turns_limit", "line", "4", "4"] in lines
-    settings = json.loads(manage("show", "finder", "--json").stdout)["settings"]
-    assert settings["time_limit"]["source"] == "project"
-    assert settings["time_limit"]["path"].endswith("/pyproject.toml")
+    setting = json.loads(manage("show", "finder", "--json").stdout)["settings"]["time_limit"]
+    assert (setting["source"], setting["path"].endswith("/pyproject.toml")) == ("project", True)
 
 
 @pytest.mark.exhaustive(one_in=3)
 @pytest.mark.parametrize("words", [("list",), ("show", "finder"), ("check",), ("config",), ("mcp",)])
 def test_a_broken_file_ends_each_command_with_2(write, call, project_file, words):
-    """One line for each problem, with its place; SPECIALIST_CONFIG=none is the way out."""
+    """One line for each problem, with its place, escaped; SPECIALIST_CONFIG=none is the way out."""
     write("finder")
     project_file("modle = 'haiku'", "strict = 3")
     result = manage(*words)
@@ -189,6 +174,9 @@ def test_a_broken_file_ends_each_command_with_2(write, call, project_file, words
     ]
     assert call("finder", *QUESTION, "--model", "offline").exit_code == 2
     assert call("finder", *QUESTION, "--model", "offline", env={"SPECIALIST_CONFIG": "none"}).exit_code == 0
+    project_file('"a\\u001b]0;owned\\u0007" = 1', 'model = "b\\u001bc"', 'landing = "\\u001b[2J"')
+    told = manage(*words).stderr
+    assert ("\x1b" in told, told.count("pyproject.toml:")) == (False, 3)
 
 
 @pytest.mark.parametrize("words", [("list",), ("show", "finder"), ("config",), ("runs",), ("map", "finder", "q")])
@@ -204,13 +192,6 @@ def test_a_key_of_very_many_parts_is_one_line(write, store, project_file, user_f
     result = manage(*words)
     assert result.exit_code == 2
     assert "config.toml:1: invalid TOML: a key has more than 50 parts\n" in result.stderr
-
-
-def test_the_text_of_a_config_file_cannot_control_the_terminal(project_file):
-    """Names and values are escaped in errors."""
-    project_file('"a\\u001b]0;owned\\u0007" = 1', 'model = "b\\u001bc"', 'landing = "\\u001b[2J"')
-    told = manage("config").stderr
-    assert ("\x1b" in told, told.count("pyproject.toml:")) == (False, 3)
 
 
 @pytest.mark.exhaustive

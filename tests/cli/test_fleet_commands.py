@@ -49,34 +49,23 @@ def model(monkeypatch):
         yield running
 
 
-@pytest.mark.parametrize("command", [["worker"], ["fleet", "status"]])
-def test_a_queue_needs_postgresql(notes, command):
-    """A file is refused in one line that says which store is needed."""
-    done = specialists(*command, "--store", "runs.db")
-    assert done.exit_code == 2
-    assert done.stderr.count("\n") == 1
-    assert "a queue needs a PostgreSQL store, got " in done.stderr
-
-
-def test_a_missing_extra_is_named(notes, monkeypatch):
-    """The line says how to install it."""
-    monkeypatch.setattr("run_specialist.cli.fleet.find_spec", lambda _name: None)
-    done = specialists("worker")
-    assert (done.exit_code, "a queue needs the extra `fleet`; " in done.stderr) == (2, True)
-
-
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("items.txt", "--wait"), "it needs --queue"),
-        (("items.txt", "--priority", "3"), "it needs --queue"),
-        (("-", "--queue", "--wait"), "name a file instead of standard input"),
+        (("worker", "--store", "runs.db"), "a queue needs a PostgreSQL store, got "),
+        (("fleet", "status", "--store", "runs.db"), "a queue needs a PostgreSQL store, got "),
+        (("map", "finder", "items.txt", "--wait"), "it needs --queue"),
+        (("map", "finder", "items.txt", "--priority", "3"), "it needs --queue"),
+        (("map", "finder", "-", "--queue", "--wait"), "name a file instead of standard input"),
+        (("worker",), "a queue needs the extra `fleet`; "),
     ],
 )
-def test_waiting_needs_a_queue_and_items_that_can_be_read_again(write, model, words, reason):
+def test_a_queue_needs_a_server_its_extra_and_items_that_can_be_read_again(write, model, monkeypatch, words, reason):
     """The line says what to do instead, before anything is put or sent."""
+    if words == ("worker",):
+        monkeypatch.setattr("run_specialist.cli.fleet.find_spec", lambda _name: None)
     (write("finder").parent.parent / "items.txt").write_text("owls ITEM{1}\n")
-    done = specialists("map", "finder", *words)
+    done = specialists(*words)
     assert (done.exit_code, reason in done.stderr, model.requests) == (2, True, []), done.stderr
 
 

@@ -182,19 +182,15 @@ def test_two_children_at_once_stay_readable():
     ]
 
 
-def test_control_characters_of_a_child_are_replaced():
-    """Control characters in a child's tool names and arguments are replaced."""
+def test_g_8_arguments_that_are_null_are_not_shown():
+    """A constrained model writes null for arguments that it does not need; control characters are replaced."""
+    told = lines_of(call("skipped", 1, "grep", pattern="owl", path=None, context=0, ignore_case=False, glob=""))
+    assert told == ["   -  grep    owl context=0 ignore_case=False glob=  not run"]
     told = lines_of(
         began("a", "o\x1bwl", "Why\x1b[2J\nnot?"),
         ChildTold("a", "o\x1bwl", call("skipped", 1, "se\x07arch", query="x\x1b]0;")),
     )
     assert told == ["   1  delegate o�wl  Why�[2J not?", "      1.-  o�wl  se�arch x�]0;  not run"]
-
-
-def test_g_8_arguments_that_are_null_are_not_shown():
-    """A constrained model writes null for each argument that it does not need; 0, false and empty texts are shown."""
-    told = lines_of(call("skipped", 1, "grep", pattern="owl", path=None, context=0, ignore_case=False, glob=""))
-    assert told == ["   -  grep    owl context=0 ignore_case=False glob=  not run"]
 
 
 def test_the_summary_counts_only_direct_children():
@@ -260,7 +256,7 @@ def drawn(view, width=80):
 
 
 def test_w2_a_wait_shows_the_time_left_and_the_reason(clock):
-    """The seconds count down; after them, until the reply arrives, the retry is said to be on its way."""
+    """The seconds count down; then the retry is on its way; the wait of a child has the child's name."""
     shown = view()
     for event in (START, Requested(1, "auto"), WAIT):
         shown(event)
@@ -272,6 +268,13 @@ def test_w2_a_wait_shows_the_time_left_and_the_reason(clock):
     assert "retry 2 now · " in drawn(shown)[0]
     shown(replied(5, 0.1))
     assert "thinking" in drawn(shown)[0]
+    lost = Retrying(None, 4.0, 1, "cannot reach http://x")
+    shown(ChildTold("run-2", "second", lost))
+    assert "second: retry 1 in 4 s · cannot reach http://x" in drawn(shown)[0]
+    shown(ChildTold("run-2", "second", ChildTold("run-3", "third", lost)))
+    assert "third: retry 1 in 4 s" in drawn(shown)[0]
+    shown(ChildTold("run-2", "second", Called("started", "c", "read", {"path": "a"})))
+    assert "second: read" in drawn(shown)[0]
 
 
 def test_w6_the_text_of_a_broken_attempt_disappears(clock):
@@ -308,18 +311,6 @@ def test_r7_a_wait_for_the_api_shows_the_time_left_and_the_reason(clock, width):
     assert "waiting" not in drawn(shown, 80)[0]
 
 
-def test_w2_a_wait_of_a_child_has_its_name(clock):
-    """The wait of a child, or of its child, is shown under the name of the one that waits."""
-    shown = view()
-    shown(START)
-    shown(ChildTold("run-2", "second", Retrying(None, 4.0, 1, "cannot reach http://x")))
-    assert "second: retry 1 in 4 s · cannot reach http://x" in drawn(shown)[0]
-    shown(ChildTold("run-2", "second", ChildTold("run-3", "third", Retrying(None, 4.0, 1, "cannot reach http://x"))))
-    assert "third: retry 1 in 4 s" in drawn(shown)[0]
-    shown(ChildTold("run-2", "second", Called("started", "c", "read", {"path": "a"})))
-    assert "second: read" in drawn(shown)[0]
-
-
 def test_tokens_and_cost_are_those_of_all_requests():
     """Replies, summaries, children and what was spent before the run was resumed are added up."""
     total = RunningTotal()
@@ -333,27 +324,22 @@ def test_tokens_and_cost_are_those_of_all_requests():
     assert (total.tokens, total.cost_usd) == (1_125, None)
 
 
-@pytest.mark.parametrize("cost", [None, 0.0])
-def test_an_unknown_cost_and_none_are_not_shown(cost):
-    """A price that is not known is not mentioned all the time, and offline nothing is billed."""
-    line = gauge(BudgetSpent("tool_calls", 30, 3, 27, "silent"), 3, 4, RunningTotal(12_345, cost), 45, 80).plain
-    assert line.endswith(" 3 of 30 tool calls  turn 4 · 12,345 tokens · 45 s")
-
-
 @pytest.mark.parametrize(
-    ("width", "text"),
+    ("width", "cost", "text"),
     [
-        (200, f"{'━' * 24} 3 of 30 tool calls  turn 4 · 12,345 tokens · $0.01 · 45 s"),
-        (80, f"{'━' * 22} 3 of 30 tool calls  turn 4 · 12,345 tokens · $0.01 · 45 s"),
-        (60, f"{'━' * 24} 3/30  12,345 tokens · $0.01 · 45 s"),
-        (40, f"{'━' * 5} 3/30  12,345 tokens · $0.01 · 45 s"),
-        (25, " 3/30  12,345 tokens · $…"),
+        (200, 0.0123, f"{'━' * 24} 3 of 30 tool calls  turn 4 · 12,345 tokens · $0.01 · 45 s"),
+        (80, 0.0123, f"{'━' * 22} 3 of 30 tool calls  turn 4 · 12,345 tokens · $0.01 · 45 s"),
+        (80, None, f"{'━' * 24} 3 of 30 tool calls  turn 4 · 12,345 tokens · 45 s"),
+        (80, 0.0, f"{'━' * 24} 3 of 30 tool calls  turn 4 · 12,345 tokens · 45 s"),
+        (60, 0.0123, f"{'━' * 24} 3/30  12,345 tokens · $0.01 · 45 s"),
+        (40, 0.0123, f"{'━' * 5} 3/30  12,345 tokens · $0.01 · 45 s"),
+        (25, 0.0123, " 3/30  12,345 tokens · $…"),
     ],
 )
-def test_the_gauge_fits_the_width(width, text):
-    """The bar gets what the text leaves; a narrower terminal shows less text."""
+def test_the_gauge_fits_the_width(width, cost, text):
+    """The bar gets what the text leaves, a narrower terminal less text; an unknown cost and none are not shown."""
     budget = BudgetSpent("tool_calls", 30, 3, 27, "silent")
-    assert gauge(budget, 3, 4, RunningTotal(12_345, 0.0123), 45, width).plain == text
+    assert gauge(budget, 3, 4, RunningTotal(12_345, cost), 45, width).plain == text
 
 
 def ordinary(text):

@@ -18,7 +18,7 @@ ODD = "---\nname: odd\ndescription: d\nquux: 1\n---\nBody\n"
 
 
 def test_list_and_check_show_every_file_and_problem(project: Path) -> None:
-    """`list` has a row for each file, with the problems below; `check` has a line for each problem, and exit code 2."""
+    """`list` has a row for each file, its dialect if one is foreign, and problems; `check` has these, and code 2."""
     (project / "specialists" / "bad.md").write_text(BAD)
     result = call("list")
     lines = result.stdout.splitlines()
@@ -33,11 +33,7 @@ def test_list_and_check_show_every_file_and_problem(project: Path) -> None:
     checked = call("check")
     assert checked.exit_code == 2
     assert checked.stdout.splitlines() == [*problems, "2 files: 1 ok, 1 with errors (2 errors)"]
-
-
-def test_the_list_names_the_dialect_of_files_of_other_programs(project: Path) -> None:
-    """The column is there only if there are such files, and empty for those of this program."""
-    assert "DIALECT" not in call("list").stdout
+    assert "DIALECT" not in result.stdout
     path = project / ".codex" / "agents" / "other.toml"
     path.parent.mkdir(parents=True)
     path.write_text('description = "d"\ndeveloper_instructions = "Body"\n')
@@ -46,16 +42,8 @@ def test_the_list_names_the_dialect_of_files_of_other_programs(project: Path) ->
     assert (rows["other"][:3], rows["finder"][:3]) == (["other", "ok", "codex"], ["finder", "ok", "12"])
 
 
-def test_check_has_an_error_for_a_missing_skill(project: Path) -> None:
-    """A skill that is named but not found makes the file unusable."""
-    (project / "specialists" / "skilled.md").write_text(GOOD.replace("---\n", "---\nskills: [nope]\n", 1))
-    result = call("check", "specialists/skilled.md")
-    assert result.exit_code == 2
-    assert "skilled.md:2:1: error: skills: no skill named nope" in result.stderr + result.stdout
-
-
 def test_check_strict(project: Path) -> None:
-    """`--strict` treats warnings as errors, in the listing and in the exit code."""
+    """`--strict` treats warnings as errors, in the listing and in the exit code; a missing skill always is one."""
     (project / "specialists" / "odd.md").write_text(ODD)
     assert call("check").exit_code == 0
     result = call("check", "--strict", "--json")
@@ -64,6 +52,10 @@ def test_check_strict(project: Path) -> None:
         "finder": "ok",
         "odd": "error",
     }
+    (project / "specialists" / "skilled.md").write_text(GOOD.replace("---\n", "---\nskills: [nope]\n", 1))
+    result = call("check", "specialists/skilled.md")
+    assert result.exit_code == 2
+    assert "skilled.md:2:1: error: skills: no skill named nope" in result.stderr + result.stdout
 
 
 def test_help_lists_commands_and_an_unknown_command_is_reported(project: Path) -> None:
@@ -76,6 +68,7 @@ def test_help_lists_commands_and_an_unknown_command_is_reported(project: Path) -
     assert "Traceback" not in wrong.stderr
 
 
+@pytest.mark.exhaustive
 def test_shells_complete_names(project: Path) -> None:
     """Shell completion offers the names of specialists after `show`."""
     words = {"_SPECIALISTS_COMPLETE": "complete_bash", "COMP_WORDS": "specialists show fi", "COMP_CWORD": "2"}
@@ -99,33 +92,18 @@ def test_a_new_file_passes_a_strict_check(project: Path) -> None:
     assert keys == [*first, "paths", "evidence", "output_schema"]
 
 
-def test_show_prints_what_differs_from_the_defaults(project: Path) -> None:
-    """The other keys are counted, and `--all` shows them."""
-    shown, whole = call("show", "finder"), call("show", "finder", "--all")
-    tables = [one.stdout.partition("KEY")[2].partition("\n\n")[0].splitlines()[1:] for one in (shown, whole)]
-    rows = [[row.split() for row in one] for one in tables]
-    assert [row for row in rows[1] if row[1] != "default"] == rows[0]
-    assert f"{len(rows[1]) - len(rows[0])} more keys have default values: --all" in shown.stderr
-    assert "default values" not in whole.stderr
-
-
-def test_new_keeps_existing_files_without_force(project: Path) -> None:
-    """An existing file is overwritten only with `--force`."""
-    refused = call("new", "finder", "--description", "d")
-    assert refused.exit_code == 2
-    assert "--force" in refused.stderr
-    assert (project / "specialists" / "finder.md").read_text() == GOOD
-    assert call("new", "finder", "--description", "d", "--force").exit_code == 0
-    assert (project / "specialists" / "finder.md").read_text() != GOOD
-
-
 @pytest.mark.parametrize("name", ["../up", "Upper", "a b", "", "a--b", "-a", "x" * 65, "a\nb", "ä"])
 def test_new_refuses_bad_names(project: Path, name: str) -> None:
-    """Only names that are safe on every file system and in every shell are accepted."""
+    """Only names that are safe on every file system and in every shell are accepted; a file is not overwritten."""
     result = call("new", "--description", "d", "--", name)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "invalid name" in result.stderr
     assert [path.name for path in (project / "specialists").iterdir()] == ["finder.md"]
+    refused = call("new", "finder", "--description", "d")
+    assert (refused.exit_code, "--force" in refused.stderr) == (2, True)
+    assert (project / "specialists" / "finder.md").read_text() == GOOD
+    assert call("new", "finder", "--description", "d", "--force").exit_code == 0
+    assert (project / "specialists" / "finder.md").read_text() != GOOD
 
 
 @pytest.mark.parametrize(
@@ -197,16 +175,12 @@ def asked(*answers: str, name: str = "asked") -> subprocess.CompletedProcess[str
     return done
 
 
-def test_new_prompts_on_a_terminal(project: Path) -> None:
-    """On a terminal, `new` asks for each value; the default of each question is accepted by Enter."""
-    done = asked("when asked", "", "", "", "")
-    assert (done.returncode, done.stdout) == (0, "specialists/asked.md\n")
-    front = (project / done.stdout.strip()).read_text().split("---\n")[1]
-    assert front.startswith("name: asked\ndescription: when asked\ntool_calls_limit: 30\n# tools: ")
-
-
-def test_new_asks_again_after_a_wrong_answer(project: Path) -> None:
-    """Each wrong answer has a line that says why, and the same question again."""
+def test_new_asks_on_a_terminal_and_again_after_a_wrong_answer(project: Path) -> None:
+    """A wrong name is refused before any question; each wrong answer has its line; Enter accepts the default."""
+    refused, taken = asked(name="My Finder"), asked(name="finder")
+    assert [done.returncode for done in (refused, taken)] == [2, 2]
+    assert ("for example my-finder" in refused.stderr, "already exists" in taken.stderr) == (True, True)
+    assert "When" not in refused.stderr + taken.stderr
     done = asked("", "when asked", "twelve", "12", "raed", "read", "../x", "docs", "claude-x-9")
     assert done.returncode == 0
     assert done.stderr.count("When should it be used?") == 2
@@ -215,15 +189,11 @@ def test_new_asks_again_after_a_wrong_answer(project: Path) -> None:
     assert "must be folders or globs under the root" in done.stderr
     front = (project / "specialists" / "asked.md").read_text()
     assert "\ntools: read\npaths: docs\nmodel: claude-x-9\ntool_calls_limit: 12\n# evidence: " in front
-
-
-def test_new_validates_the_name_before_it_asks(project: Path) -> None:
-    """A wrong name, or one that is taken, is refused before any question; a similar valid name is shown."""
-    refused, taken = asked(name="My Finder"), asked(name="finder")
-    assert [done.returncode for done in (refused, taken)] == [2, 2]
-    assert "for example my-finder" in refused.stderr
-    assert "already exists" in taken.stderr
-    assert "When" not in refused.stderr + taken.stderr
+    (project / "specialists" / "asked.md").unlink()
+    done = asked("when asked", "", "", "", "")
+    assert (done.returncode, done.stdout) == (0, "specialists/asked.md\n")
+    front = (project / done.stdout.strip()).read_text().split("---\n")[1]
+    assert front.startswith("name: asked\ndescription: when asked\ntool_calls_limit: 30\n# tools: ")
 
 
 @pytest.mark.exhaustive
@@ -256,10 +226,14 @@ def shown(*arguments: str) -> dict[str, list[str]]:
 
 
 def test_show_prints_each_setting_with_its_source(project: Path) -> None:
-    """Each setting shows its line or `default`, those of the file first; problems and prompt follow."""
+    """Each setting shows its line or `default`, which only `--all` shows; problems and prompt follow."""
     (project / "specialists" / "finder.md").write_text(GOOD.replace("tools:", "quux: 1\ntools:"))
     result, rows = call("show", "finder"), shown("finder")
     assert result.exit_code == 0
+    listed = [row.split()[:1] for row in result.stdout.partition("KEY")[2].partition("\n\n")[0].splitlines()[1:]]
+    assert listed == [[key] for key, (source, *_) in rows.items() if source != "default"]
+    assert f"{len(rows) - len(listed)} more keys have default values: --all" in result.stderr
+    assert "default values" not in call("show", "finder", "--all").stderr
     assert result.stdout.startswith("finder  warning  specialists/finder.md\nFinds notes\n\n")
     assert rows["tool_calls_limit"] == ["line 6", "12"]
     assert rows["turns_limit"] == ["default", "none"]
@@ -275,8 +249,15 @@ SCHEMA, SETTINGS = Path(".vscode/specialist.schema.json"), Path(".vscode/setting
 ENTRY = {"./.vscode/specialist.schema.json": ["specialists/*.md", ".claude/agents/*.md"]}
 
 
-def test_the_schema_is_written_and_the_settings_are_printed(project: Path) -> None:
-    """The schema is new, the exact lines to paste are printed, and the settings of the user are never touched."""
+def test_the_schema_is_written_and_the_settings_are_printed(project: Path, tmp_path: Path) -> None:
+    """The lines to paste are printed, the user's settings never touched; a link out of the project is refused."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    Path(".vscode").symlink_to(outside)
+    result = call("schema", "--install")
+    assert (result.exit_code, "leads outside the project" in result.stderr) == (2, True)
+    assert not list(outside.iterdir())
+    Path(".vscode").unlink()
     SCHEMA.parent.mkdir()
     SETTINGS.write_text('{ // mine\n  "a": 1,\n}\n')
     result = call("schema", "--install")
@@ -305,17 +286,6 @@ def test_the_installed_schema_suggests_names_and_allows_others(project: Path) ->
     assert {"sonnet", "inherit", "offline"} <= set(schema["properties"]["model"]["anyOf"][0]["anyOf"][0]["enum"])
     printed = json.loads(call("schema").stdout)
     assert printed | {"$schema": schema["$schema"]} == schema
-
-
-def test_nothing_outside_of_the_project_is_written(project: Path, tmp_path: Path) -> None:
-    """Links that lead out of the project are refused."""
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    Path(".vscode").symlink_to(outside)
-    result = call("schema", "--install")
-    assert result.exit_code == 2
-    assert "leads outside the project" in result.stderr
-    assert not list(outside.iterdir())
 
 
 DEFAULT = ["glob", "grep", "ls", "read", "respond", "search"]

@@ -43,15 +43,11 @@ from tests.wire.stdio_client import HELLO, NOT_HERE, READY, UNJUDGED, answer_to,
         (["--store", "/proc/nowhere/runs.db"], "/proc/nowhere/runs.db cannot be opened: "),
     ],
 )
-def test_an_invalid_configuration_is_one_line(notes, arguments, told):
-    """An invalid configuration is reported on one line with exit code 2, before any client connects."""
+def test_an_invalid_configuration_is_one_line(notes, arguments, told, monkeypatch):
+    """It is reported with exit code 2, before any client connects; so is a missing extra, with how to install it."""
     result = specialists("mcp", *arguments)
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
     assert told in result.stderr
-
-
-def test_a_missing_extra_names_the_install_command(notes, monkeypatch):
-    """Without the extra, one line says how to install it, and the exit code is 2."""
     monkeypatch.setattr("run_specialist.cli.mcp.find_spec", lambda _: None)
     result = specialists("mcp", "--http", "0")
     assert (result.exit_code, f"specialists mcp needs the extra `mcp`; {adding('mcp')}\n" in result.stderr) == (2, True)
@@ -211,6 +207,7 @@ def test_a_given_token_is_neither_printed_nor_replaced(started, data, monkeypatc
     assert not (data / FILE).exists()
 
 
+@pytest.mark.exhaustive
 def test_no_token_prints_a_warning(started, data):
     """With `--no-token`, one line warns that every local process has access."""
     lines = started("--no-token")
@@ -247,7 +244,10 @@ def test_an_invalid_token_file_is_refused(data, kept):
 
 
 def test_an_unstorable_token_is_valid_for_one_start(tmp_path):
-    """If the token cannot be stored, each start has a new one and says why; no directory or symlink is read."""
+    """If it cannot be stored, each start has a new one and says why; no link is read; starts at once share one."""
+    with ThreadPoolExecutor(8) as pool:
+        (token,) = {one.value for one in pool.map(access_token, [tmp_path / "new"] * 8)}
+    assert re.fullmatch(r"[\w-]{43}", token)
     (tmp_path / "file").touch()
     (tmp_path / "elsewhere").write_text("planted\n")
     (tmp_path / FILE).symlink_to(tmp_path / "elsewhere")
@@ -257,10 +257,3 @@ def test_an_unstorable_token_is_valid_for_one_start(tmp_path):
         assert one.value != other.value
         assert "planted" not in {one.value, other.value}
         assert one.message.startswith(f"the token cannot be stored and changes at each start: {folder / FILE}: ")
-
-
-def test_concurrent_starts_share_one_token(tmp_path):
-    """Concurrent starts share the token of the first one."""
-    with ThreadPoolExecutor(8) as pool:
-        (token,) = {one.value for one in pool.map(access_token, [tmp_path / "new"] * 8)}
-    assert re.fullmatch(r"[\w-]{43}", token)

@@ -28,7 +28,7 @@ def questions(*arguments):
 
 
 def test_a_run_below_the_root_belongs_to_the_project(other, notes, monkeypatch):
-    """A run with `--root notes` is one of the project; each project lists its own runs, with their duration."""
+    """A run with `--root notes` is one of the project, which lists its own; `resume last --root` means its last one."""
     assert questions() == ["What do owls eat?"]
     assert questions("--all-projects") == ["Where do toads sleep?", "What do owls eat?"]
     monkeypatch.chdir(other / "notes")
@@ -36,6 +36,10 @@ def test_a_run_below_the_root_belongs_to_the_project(other, notes, monkeypatch):
     assert [run["question"] for run in told["runs"]] == ["Where do toads sleep?"]
     assert (told["project"], told["runs"][0]["project"]) == (str(other), str(other))
     assert told["runs"][0]["duration_s"] > 0
+    monkeypatch.chdir(notes)
+    asked = manage("resume", "last", "And bats?", "--root", str(other), "--tool-calls-limit", "4", "--json")
+    assert asked.exit_code == 0
+    assert questions("--search", "bats", "--root", str(other)) == ["And bats?"]
 
 
 @pytest.mark.exhaustive
@@ -52,13 +56,6 @@ def test_resuming_the_last_run_of_the_project(other):
     assert (tuned["runs"], tuned["changed_limits"]) == (0, {status: 1})
     everywhere = json.loads(manage("tune", "finder", "--all-projects", "--json").stdout)
     assert (everywhere["runs"], everywhere["changed_limits"]) == (1, {status: 1})
-
-
-def test_the_last_run_of_a_project_is_resumed_from_another_one(other, tmp_path):
-    """`resume last --root` means the project of that folder, which need not be the current one."""
-    asked = manage("resume", "last", "And bats?", "--root", str(other), "--tool-calls-limit", "4", "--json")
-    assert asked.exit_code == 0
-    assert questions("--search", "bats", "--root", str(other)) == ["And bats?"]
 
 
 def test_an_edited_file_is_another_version(other, write):

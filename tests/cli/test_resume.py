@@ -234,8 +234,19 @@ def test_c1_an_equal_replay_ends_with_one_line(recorded, monkeypatch):
     assert len(json.loads(manage("runs", "--json").stdout)["runs"]) == 1
 
 
-def test_c2_a_difference_has_exit_code_1(recorded):
-    """The block says where, what and what to do; `--json` has the same as values."""
+def test_c2_a_difference_has_exit_code_1(recorded, notes, monkeypatch):
+    """Of the file or of a tool: the block says where, what and what to do, `--json` as values; no file is reported."""
+
+    def changed(*arguments):
+        return [replace(one, description="Other.") if one.name == "grep" else one for one in made(*arguments)]
+
+    made = files.file_tools
+    with monkeypatch.context() as patched:
+        patched.setattr("run_specialist.spawning.spawner.file_tools", changed)
+        done = manage("replay", "last")
+    assert done.stdout.splitlines()[0].endswith(" differs at request 1 of 3: definition of the tool grep")
+    assert '+  "description": "Other.",' in done.stdout
+    assert "finder.md is unchanged, so a tool, a config file or this program differs." in done.stdout
     recorded("finder", "tool_calls_limit: 3", "paths: notes", body="You find all notes.")
     done = manage("replay", "last")
     lines = done.stdout.splitlines()
@@ -248,24 +259,24 @@ def test_c2_a_difference_has_exit_code_1(recorded):
     values = json.loads(manage("replay", "last", "--json").stdout)
     assert (values["same"], values["requests"]) == (False, 1)
     assert (values["difference"]["request"], values["difference"]["part"]) == (1, "system prompt")
-
-
-def test_c2_a_changed_description_of_a_tool_is_found(recorded, monkeypatch):
-    """As after a change of this program; the file is unchanged, and this is said."""
-
-    def changed(*arguments):
-        made = files.file_tools
-        return [replace(one, description="Other.") if one.name == "grep" else one for one in made(*arguments)]
-
-    monkeypatch.setattr("run_specialist.spawning.spawner.file_tools", changed)
+    path = notes / "specialists/finder.md"
+    path.write_text(path.read_text().replace("tool_calls_limit: 3", "tool_calls_limit: x"))
     done = manage("replay", "last")
-    assert done.stdout.splitlines()[0].endswith(" differs at request 1 of 3: definition of the tool grep")
-    assert '+  "description": "Other.",' in done.stdout
-    assert "finder.md is unchanged, so a tool, a config file or this program differs." in done.stdout
+    assert (done.exit_code, "tool_calls_limit" in done.stderr) == (2, True)
+    path.unlink()
+    done = manage("replay", "last")
+    assert (done.exit_code, "no specialist named finder" in done.stderr) == (2, True)
 
 
 def test_c4_a_run_is_saved_and_replayed_without_its_store(recorded, notes, store):
-    """The same bytes each time; a file is overwritten only on request, and not by a run that differs."""
+    """The same bytes each time; a file is overwritten only on request, and not by a run that differs; bad places."""
+    for words, reason in (
+        (["none.json"], "none.json: No such file or directory"),
+        (["last", "--save", "none/one.json"], "--save: none/one.json cannot be written: No such file or directory"),
+        (["last", "--save", "notes", "--force"], "--save: notes cannot be written: Is a directory"),
+    ):
+        done = manage("replay", *words)
+        assert (done.exit_code, done.stderr.count("\n"), reason in done.stderr) == (2, 1, True)
     for name in ("one.json", "two.json"):
         assert manage("replay", "last", "--save", name).stdout.endswith(f"; saved to {name}\n")
     text = (notes / "one.json").read_text()
@@ -294,30 +305,3 @@ async def test_c3_a_run_whose_process_was_killed_is_refused(write, store):
     done = manage("replay", "last", "--all-projects")
     assert done.exit_code == 2
     assert "cannot be replayed: it has not ended (interrupted); resume it with `specialists resume" in done.stderr
-
-
-@pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        (["none.json"], "none.json: No such file or directory"),
-        (["last", "--save", "none/one.json"], "--save: none/one.json cannot be written: No such file or directory"),
-        (["last", "--save", "notes", "--force"], "--save: notes cannot be written: Is a directory"),
-    ],
-)
-def test_c4_wrong_arguments_are_one_line(recorded, arguments, reason):
-    """Exit code 2 and a reason."""
-    done = manage("replay", *arguments)
-    assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1)
-    assert reason in done.stderr
-
-
-def test_c1_a_deleted_or_broken_specialist_is_reported(recorded, notes):
-    """By its name and by its line."""
-    path = notes / "specialists/finder.md"
-    path.write_text(path.read_text().replace("tool_calls_limit: 3", "tool_calls_limit: x"))
-    done = manage("replay", "last")
-    assert (done.exit_code, "tool_calls_limit" in done.stderr) == (2, True)
-    path.unlink()
-    done = manage("replay", "last")
-    assert (done.exit_code, "no specialist named finder" in done.stderr) == (2, True)

@@ -16,24 +16,21 @@ KINDS = pytest.mark.parametrize("kind", MODELS)
 
 @pytest.mark.exhaustive(one_in=3)
 @KINDS
-def test_a_model_of_a_local_server_answers(local, write, call, kind):
-    """The request has the name that the server knows, no key is needed, and the outcome has the id as written."""
+def test_a_model_of_a_local_server_answers(local, write, call, monkeypatch, kind):
+    """The request has the name that the server knows, no key is needed, no proxy is used; `model:` and variable do."""
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     write("finder")
-    server = local(kind, [calls("grep", {"pattern": "mice"}), answers("mice")])
+    server = local(kind, [calls("grep", {"pattern": "mice"}), answers("mice"), answers("yes"), answers("yes")])
     outcome = json.loads(call("finder", "What?", "--json", "--model", MODELS[kind]).stdout)
     assert (outcome["status"], outcome["answer"], outcome["model"]) == ("answered", "mice", MODELS[kind])
     assert outcome["cost_usd"] is None
+    if kind == "ollama":
+        assert sorted(place for place, _ in server.asked) == ["GET /api/ps", "GET /v1/models", "POST /api/show"]
+    for line, variable in ((f"model: {MODELS[kind]}", "sonnet"), ("model: inherit", MODELS[kind])):
+        write("finder", line)
+        monkeypatch.setenv("SPECIALIST_MODEL", variable)
+        assert call("finder", "What?").stdout == "yes\n"
     assert {sent.body["model"] for sent in server.requests} == {MODELS[kind].partition(":")[2]}
-
-
-@pytest.mark.exhaustive(one_in=2)
-@pytest.mark.parametrize(("kind", "place"), [("vllm", "file"), ("ollama", "environment")])
-def test_the_model_may_be_in_the_file_or_the_environment(local, write, call, monkeypatch, kind, place):
-    """`model:` of a file and SPECIALIST_MODEL take the same ids as `--model`."""
-    write("finder", *([f"model: {MODELS[kind]}"] if place == "file" else []))
-    monkeypatch.setenv("SPECIALIST_MODEL", MODELS[kind] if place == "environment" else "sonnet")
-    local(kind, [answers("yes")])
-    assert call("finder", "What?").stdout == "yes\n"
 
 
 def usage_error(result) -> str:
@@ -84,12 +81,14 @@ def test_where_nothing_listens_the_line_says_how_to_start_it(write, call, monkey
 
 @pytest.mark.parametrize("value", ["http://user:secret-word@127.0.0.1:1", "ftp://x", "127.0.0.1:99999", "http://h?q=1"])
 def test_an_invalid_address_is_named_without_its_secrets(write, call, monkeypatch, value):
-    """The variable is named; a password in it is not repeated."""
+    """The variable is named, and no password in it; without the package of the API the line says what to install."""
     write("finder")
     monkeypatch.setenv("VLLM_BASE_URL", value)
     line = usage_error(call("finder", "What?", "--model", "vllm:x"))
     assert "VLLM_BASE_URL: " in line
     assert "secret-word" not in line
+    monkeypatch.setitem(sys.modules, "openai", None)
+    assert usage_error(call("finder", "What?", "--model", "ollama:x")).endswith(f"; {adding('openai')}")
 
 
 def test_a_key_is_sent_to_the_model_and_with_each_question(local, write, call, monkeypatch):
@@ -103,15 +102,6 @@ def test_a_key_is_sent_to_the_model_and_with_each_question(local, write, call, m
     assert sent == ["Bearer my-own-key"] * 2
 
 
-def test_requests_to_this_machine_ignore_proxies(local, write, call, monkeypatch):
-    """A proxy in the environment sees nothing of what goes to loopback."""
-    write("finder")
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    server = local("ollama", [answers("yes")])
-    assert call("finder", "What?", "--model", MODELS["ollama"]).stdout == "yes\n"
-    assert sorted(place for place, _ in server.asked) == ["GET /api/ps", "GET /v1/models", "POST /api/show"]
-
-
 def test_a_redirect_does_not_lead_away_from_this_machine(local, write, call):
     """A server on loopback cannot pass the question on by a redirect."""
     write("finder")
@@ -121,13 +111,6 @@ def test_a_redirect_does_not_lead_away_from_this_machine(local, write, call):
     result = call("finder", "What?", "--model", MODELS["ollama"])
     assert (result.exit_code, other.requests) == (3, [])
     assert f"redirects to {other.base_url.removesuffix('/v1')} (HTTP 307)" in result.stderr
-
-
-def test_without_the_extra_the_line_says_how_to_install_it(write, call, monkeypatch):
-    """The package of the API is needed for local servers, too."""
-    write("finder")
-    monkeypatch.setitem(sys.modules, "openai", None)
-    assert usage_error(call("finder", "What?", "--model", "ollama:x")).endswith(f"; {adding('openai')}")
 
 
 def test_a_local_model_has_no_price_whatever_its_name(local, write, call):

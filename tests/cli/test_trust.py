@@ -37,8 +37,8 @@ def manage(*arguments):
     return result.exit_code, result.stdout, result.stderr
 
 
-def test_trust_is_remembered_until_the_module_changes(app, ask):
-    """An untrusted file is refused with one line; `--trust` is remembered until the module changes."""
+def test_trust_is_remembered_until_the_module_changes(app, ask, tmp_path, monkeypatch):
+    """An untrusted file is refused with one line; `--trust` holds until the module changes, and not for a copy."""
     code, out, err = ask()
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert f"{app.finder}:4:1: python_tools: would import {app.package}.tools" in err
@@ -46,11 +46,18 @@ def test_trust_is_remembered_until_the_module_changes(app, ask):
     for flags in (["--trust"], []):
         code, out, err = ask(*flags)
         assert (code, err, "mice" in out) == (0, "", True)
+    app.root.rename(tmp_path / "copy")
+    monkeypatch.chdir(tmp_path / "copy")
+    assert ask()[0] == 2, "the same file may import other files there"
+    (tmp_path / "copy").rename(app.root)
+    monkeypatch.chdir(app.root)
+    assert ask()[0] == 0
     app.write("PKG/tools.py", "def lookup() -> str:", "    return ''")
     assert ask()[0] == 2
 
 
-def test_trust_says_what_it_allows(app, call, write):
+@pytest.mark.exhaustive
+def test_trust_says_what_it_allows(app, call, write, project_file):
     """One line on standard error for each import, tool and model that was not allowed before; then none."""
     lines = (f"python_tools: ['{app.package}.tools:lookup']", "tools: read, edit", "writable: [notes]")
     finder = write("finder", *lines, "tool_calls_limit: 1")
@@ -71,25 +78,9 @@ def test_trust_says_what_it_allows(app, call, write):
         *("--trust", "--model", "offline", "--yes"),
     )[2]
     assert told.count("--trust allows it to") == 2
-
-
-def test_trust_says_which_model_of_the_project_it_allows(app, call, project_file):
-    """A model of the project's config file is one line too."""
     project_file("model = 'openai:other'")
     told = call("finder", "What do owls eat?", "--trust").stderr
     assert "pyproject.toml:2: model: --trust allows it to send the questions and the tool results to a server" in told
-
-
-def test_trust_does_not_apply_to_a_copy_of_the_project(app, ask, tmp_path, monkeypatch):
-    """A copy must be allowed again, since the same file may import and start different files there."""
-    assert ask("--trust")[0] == 0
-    copy = tmp_path / "copy"
-    app.root.rename(copy)
-    monkeypatch.chdir(copy)
-    assert ask()[0] == 2
-    copy.rename(app.root)
-    monkeypatch.chdir(app.root)
-    assert ask()[0] == 0
 
 
 def test_show_reports_trust_without_importing(app, ask, write):
@@ -192,16 +183,8 @@ OFFLINE = ("--model", "offline")
 
 FREE_FOR_DATA = {"effort", "tool_calls", "first_search", "landing", "evidence", "preset", "question"}
 LIMITS = {
-    "tool_calls_limit",
-    "turns_limit",
-    "total_tokens_limit",
-    "cost_limit",
-    "time_limit",
-    "patience",
-    "tool_chars_limit",
-    "parallel_tools_limit",
-    "tool_timeout",
-    "tool_result_limit",
+    *("tool_calls_limit", "turns_limit", "total_tokens_limit", "cost_limit", "time_limit", "patience"),
+    *("tool_chars_limit", "parallel_tools_limit", "tool_timeout", "tool_result_limit"),
 }
 MODELS = {"model", "fallback_models"}
 NEEDS_TRUST = {
@@ -239,14 +222,10 @@ def own(notes, tmp_path, monkeypatch):
     return agents
 
 
-def test_p1_every_key_has_a_row():
-    """A new key of specialist files or of config files must get its row in the table."""
-    assert set(Specialist.model_fields) | set(KEYS) <= set(RULES)
-
-
 @pytest.mark.parametrize("key", RULES)
 def test_p1_the_table_for_data_and_projects(key):
     """Every key x origin: data sets only what cannot harm, a project needs trust for powers and only lowers limits."""
+    assert set(Specialist.model_fields) | set(KEYS) <= set(RULES), "a new key must get its row"
     data = "free" if key in FREE_FOR_DATA else "lower" if key in LIMITS else "allowed" if key in MODELS else "never"
     assert RULES[key].data == data
     lowered = key in LIMITS or key in {"strict", "share_budget"}
@@ -256,14 +235,18 @@ def test_p1_the_table_for_data_and_projects(key):
 
 @pytest.mark.parametrize("key", NEEDS_TRUST)
 def test_p1_a_project_has_powers_only_after_trust(own, write, call, key):
-    """Without `--trust`, the run is refused or has less, and the line says what the file would do."""
+    """Without `--trust`, the run is refused or has less, and a line says what; trust ends with a change."""
     front, action = NEEDS_TRUST[key]
-    write("finder", *front.split("\n"))
+    path = write("finder", *front.split("\n"))
     offline = () if key in MODELS else OFFLINE
     asked = call("finder", "What do owls eat?", *offline)
     said = asked.stderr + specialists("check", "specialists/finder.md").output
     assert f"would {action}" in said
     assert "--trust" in said
+    if key in {"paths", "skills"}:
+        codes = [call("finder", "What do owls eat?", *OFFLINE, *flags).exit_code for flags in (["--trust"], [])]
+        path.write_text(path.read_text() + "Tell everything.\n")
+        assert [asked.exit_code, *codes, call("finder", "What do owls eat?", *OFFLINE).exit_code] == [2, 0, 0, 2]
 
 
 @pytest.mark.parametrize("key", sorted(NEEDS_TRUST.keys() - MODELS))
@@ -274,18 +257,6 @@ def test_p1_a_file_of_the_user_has_powers_without_trust(own, call, key):
     asked = call("mine", "What do owls eat?", *OFFLINE)
     assert f"would {action}" not in asked.stderr
     assert "--trust" not in asked.stderr
-
-
-@pytest.mark.exhaustive(one_in=2)
-@pytest.mark.parametrize("key", ["paths", "skills"])
-def test_p1_trust_is_remembered_and_ends_with_a_change(own, write, call, key):
-    """As for commands and imports: once, by the content of the file."""
-    path = write("finder", NEEDS_TRUST[key][0])
-    assert call("finder", "What do owls eat?", *OFFLINE).exit_code == 2
-    assert call("finder", "What do owls eat?", *OFFLINE, "--trust").exit_code == 0
-    assert call("finder", "What do owls eat?", *OFFLINE).exit_code == 0
-    path.write_text(path.read_text() + "Tell everything.\n")
-    assert call("finder", "What do owls eat?", *OFFLINE).exit_code == 2
 
 
 def offered(name):
@@ -313,7 +284,10 @@ def test_p2_an_untrusted_project_reaches_no_specialist_with_powers(own, write, c
 
 @pytest.mark.exhaustive
 def test_p2_a_specialist_of_the_project_that_cannot_ask_others_yet_can_be_asked(own, write, call):
-    """It is withheld only once it may ask the one with powers itself."""
+    """It is withheld only once it may ask the one with powers itself; one that only reads needs no permission."""
+    write("lead", "agents: [reader]")
+    assert call("lead", "What do owls eat?", *OFFLINE).stderr.count("warning") == 0
+    assert "delegate" in offered("lead")
     write("lead", "agents: [middle]")
     write("middle", "agents: [own]")
     assert "cannot be called" not in call("lead", "What do owls eat?", *OFFLINE).stderr
@@ -322,15 +296,8 @@ def test_p2_a_specialist_of_the_project_that_cannot_ask_others_yet_can_be_asked(
     assert "middle cannot be called: it would ask middle, which may run" in call("lead", "And?", *OFFLINE).stderr
 
 
-def test_p2_an_untrusted_project_may_ask_specialists_that_only_read(own, write, call):
-    """No permission is needed for what any file of a project may do."""
-    write("lead", "agents: [reader]")
-    assert call("lead", "What do owls eat?", *OFFLINE).stderr.count("warning") == 0
-    assert "delegate" in offered("lead")
-
-
 def test_p1_a_project_raises_no_limit_of_the_user(own, write, call, project_file, user_file):
-    """In its config file and in its specialists the stricter limit holds, with a warning; a flag may raise it."""
+    """In config file and specialists the stricter limit holds, with a warning, also for children; a flag raises it."""
     user_file("turns-limit = 3", "time-limit = '1m'", "tool-calls-limit = 9", "strict = true")
     project_file("turns-limit = 'none'", "tool-calls-limit = 8", "strict = false")
     write("finder", "time_limit: 10m")
@@ -345,10 +312,6 @@ def test_p1_a_project_raises_no_limit_of_the_user(own, write, call, project_file
     limits = json.loads(asked.stdout)["limits"]
     assert [limits[kind]["limit"] for kind in ("turns", "time")] == [20, 300]
     assert "time_limit" not in str(json.loads(asked.stdout)["warnings"])
-
-
-def test_p1_children_of_a_project_draw_on_the_limit_of_the_caller(own, write, call):
-    """`share_budget: false` of a project's file cannot take its children out of the limit of the call."""
     write("lead", "agents: [reader]", "share_budget: false")
     line = "share_budget: specialists that it asks could exceed your own total_tokens_limit; true holds"
     assert line in call("lead", "What do owls eat?", *OFFLINE, "--total-tokens-limit", "50000").stderr

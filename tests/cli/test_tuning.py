@@ -121,7 +121,11 @@ def test_runs_are_reported_without_a_valid_file(store, write):
 
 
 def test_a_specialist_without_runs_is_one_line(store, write, notes):
-    """One line with exit code 2; a run without an outcome does not count."""
+    """One line with exit code 2, also without a store, which is not created; a run without outcome does not count."""
+    for place, told in ((str(notes / "none.db"), "none.db"), ("none", "runs are not stored")):
+        result = call("finder", "--store", place)
+        assert (result.exit_code, result.stderr.count("\n"), told in result.stderr) == (2, 1, True)
+    assert not (notes / "none.db").exists()
     write("finder")
     store("reader", outcome())
     store("writer", outcome())
@@ -129,15 +133,6 @@ def test_a_specialist_without_runs_is_one_line(store, write, notes):
     result = call("finder")
     assert (result.exit_code, result.stdout) == (2, "")
     assert f"{notes / 'runs.db'} has no ended run of finder in {notes}; use --all-projects" in result.stderr
-
-
-def test_a_missing_store_is_one_line(notes):
-    """A missing or disabled store is reported on one line with exit code 2; no store is created."""
-    for place, told in ((str(notes / "none.db"), "none.db"), ("none", "runs are not stored")):
-        result = call("finder", "--store", place)
-        assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
-        assert told in result.stderr
-    assert not (notes / "none.db").exists()
 
 
 def test_bars_fit_the_width(store, write):

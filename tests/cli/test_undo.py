@@ -60,8 +60,12 @@ def test_changes_are_taken_back_and_others_are_named(changed, undo, notes):
     assert not bats.parent.exists()
 
 
-def test_what_cannot_be_undone_says_why(changed, undo, notes, monkeypatch, tmp_path):
+def test_what_cannot_be_undone_says_why(changed, undo, notes, monkeypatch, tmp_path, write, call):
     """No change, another project, a deleted folder, an unknown run, and a run that was not stored."""
+    write("finder")
+    call("finder", "What?", "--model", "offline")
+    code, out, told = undo()
+    assert (code, out, told.strip().endswith("has changed no file")) == (0, "", True)
     changed()
     run_id = json.loads(specialists("runs", "--json").stdout)["runs"][0]["run_id"]
     other = tmp_path / "other"
@@ -73,15 +77,6 @@ def test_what_cannot_be_undone_says_why(changed, undo, notes, monkeypatch, tmp_p
     shutil.rmtree(notes)
     assert "is not a folder any more" in undo("--all-projects", run=run_id)[2]
     assert undo(run="nothing")[0] == 2
-
-
-def test_a_run_without_changes_has_nothing_to_undo(write, call, undo):
-    """One line says so."""
-    write("finder")
-    call("finder", "What?", "--model", "offline")
-    code, out, told = undo()
-    assert (code, out) == (0, "")
-    assert told.strip().endswith("has changed no file")
 
 
 @pytest.mark.exhaustive
@@ -121,7 +116,14 @@ def test_the_live_view_has_a_line_for_each_change(event, line):
 
 
 def test_p_5_a_call_shows_its_first_changes_and_counts_the_others():
-    """Removed files, and those that cannot be undone, are named as such."""
+    """Removed files, and those that cannot be undone, are named as such, each below its call, also of several."""
+    events = [Called("started", call_id, "edit", {}) for call_id in ("a", "b")]
+    events += [FileChanged(call_id, f"{call_id}.md", "", 1, 1) for call_id in ("b", "a")]
+    for call_id in ("a", "b"):
+        events.append(Called("finished", call_id, "edit", {"path": f"{call_id}.md"}))
+        events.append(BudgetSpent("tool_calls", 9, 1, 8, "silent"))
+    told = [" ".join(line.split()) for line in lines_of(*events)]
+    assert told == ["1 edit a.md", "changed a.md +1 -1", "2 edit b.md", "changed b.md +1 -1"]
     lines = lines_of(
         Called("started", "a", "bash", {}),
         FileChanged("a", "old.md", "", 0, 3, change="removed"),
@@ -133,18 +135,3 @@ def test_p_5_a_call_shows_its_first_changes_and_counts_the_others():
     shown = [" ".join(line.split()) for line in lines]
     assert shown[1:4] == ["removed old.md +0 -3", "removed large cannot be undone", "created 0 +1 -0"]
     assert (len(shown), shown[-1]) == (12, "and 12 more files")
-
-
-def test_the_line_of_a_change_is_below_that_of_its_call():
-    """The event comes before the end of its call, also while other calls run."""
-    events = [Called("started", call_id, "edit", {}) for call_id in ("a", "b")]
-    events += [FileChanged(call_id, f"{call_id}.md", "", 1, 1) for call_id in ("b", "a")]
-    for call_id in ("a", "b"):
-        events.append(Called("finished", call_id, "edit", {"path": f"{call_id}.md"}))
-        events.append(BudgetSpent("tool_calls", 9, 1, 8, "silent"))
-    assert [line.split() for line in lines_of(*events)] == [
-        ["1", "edit", "a.md"],
-        ["changed", "a.md", "+1", "-1"],
-        ["2", "edit", "b.md"],
-        ["changed", "b.md", "+1", "-1"],
-    ]

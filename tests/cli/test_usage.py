@@ -349,21 +349,18 @@ def test_a_specialist_with_powers_is_asked_by_name_only(write, call, notes):
     assert json.loads(result.stdout)["specialist"] == "codebase-analyst"
 
 
-def test_a_missing_specialist_lists_the_folders_searched(write, refused, notes):
-    """The error lists the folders that were searched, and only existing ones."""
-    write("finder")
-    said = refused("zzz-not-there", "What?")
-    assert str(notes / "specialists") in said
-    assert ".claude" not in said
-
-
-def test_paths_without_files_name_the_remedies(write, refused, notes):
-    """If no file matches `paths`, the error names the root, `--root` and `specialists new`."""
+def test_a_specialist_that_cannot_be_asked_is_refused_with_its_reason(write, refused, notes):
+    """A missing one with the existing folders searched, one whose `paths` match no file with the remedies, a cycle."""
     write("finder", "paths: thoughts, plans")
+    said = refused("zzz-not-there", "What?")
+    assert (str(notes / "specialists") in said, ".claude" in said) == (True, False)
     said = refused("finder", "What?")
     assert f"no file under {notes} matches thoughts, plans; set another folder with --root" in said
-    assert "--root" in said
     assert "`specialists new`" in said
+    write("finder", "agents: checker")
+    path = write("checker", "agents: finder")
+    said = refused("checker", "What?")
+    assert f"{path}:4:1: agents: calls form a cycle: checker -> finder -> checker; remove" in said
 
 
 def test_strict_refuses_a_file_with_warnings(write, refused, call):
@@ -389,18 +386,6 @@ def test_unknown_agents_cause_one_warning(write, call):
     assert said == [f"warning: {path}:4:1: agents: no specialist named toad; did you mean toads?"]
 
 
-def test_a_cycle_of_agents_is_refused(write, refused):
-    """Each specialist of the cycle is refused, with file, line and the cycle."""
-    for name, other in (("finder", "checker"), ("checker", "finder")):
-        path = write(name, f"agents: {other}")
-        if name == "checker":
-            said = refused(name, "What?")
-            assert f"{path}:4:1: agents: calls form a cycle: checker -> finder -> checker; remove" in said
-
-
-QUESTION = "How are payments retried?"
-
-
 @pytest.fixture
 def project(notes, monkeypatch):
     """A project of code without notes, where only the specialists of the package are found."""
@@ -420,8 +405,8 @@ def listed() -> dict[str, dict]:
     return {one["name"]: one for one in json.loads(result.stdout)["specialists"]}
 
 
-def test_list_and_show_say_what_cannot_work_here(project):
-    """Specialists without files to read are blocked: `list` has one line for the reason they share, `show` its own."""
+def test_list_and_show_say_what_cannot_work_here(project, call):
+    """Specialists without files are blocked: `list` has a line for the reason they share; asked, others are named."""
     result = specialists("list")
     rows = {line.split()[0]: line.split()[1] for line in result.stdout.splitlines() if line and "cannot" not in line}
     assert rows["codebase-analyst"] == rows["fact-checker"] == "ok"
@@ -433,6 +418,11 @@ def test_list_and_show_say_what_cannot_work_here(project):
     assert json.loads(specialists("show", "thoughts-analyzer", "--json").stdout)["unavailable"] == reason
     assert "cannot work" not in specialists("show", "codebase-analyst").stdout
     assert json.loads(specialists("show", "codebase-analyst", "--json").stdout)["unavailable"] is None
+    result = call("thoughts-analyzer", "How are payments retried?")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"{reason}; set another folder" in result.stderr
+    named = result.stderr.strip().rpartition("; ")[2]
+    assert (named.startswith("these work here: "), "thoughts-locator" in named) == (True, False)
 
 
 def test_the_model_can_be_the_reason(write, notes, monkeypatch):
@@ -459,16 +449,6 @@ def test_without_thoughts_other_notes_are_read_and_named(notes, call):
     assert "paths: no file matches thoughts/; these are read instead: notes/\n" in result.stderr
 
 
-def test_the_error_names_the_specialist_that_works_here(project, call):
-    """Asked anyway, it exits with 2, and the error names specialists that work."""
-    result = call("thoughts-analyzer", QUESTION)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert f"no file under {project} matches {WHERE}; set another folder" in result.stderr
-    named = result.stderr.strip().rpartition("; ")[2]
-    assert named.startswith("these work here: ")
-    assert "thoughts-locator" not in named
-
-
 OFFLINE = ("--model", "offline", "--json", "--quiet")
 UNREAD = "warning: the text on standard input was not read"
 
@@ -489,15 +469,11 @@ def asked(write, call, store):
 
 
 def test_words_are_one_question(asked):
-    """Words without quotes are one question, options may stand between them, and after `--` all words belong to it."""
+    """Options may stand between its words, and after `--` all belong to it; standard input is it or a part of it."""
     assert asked("what", "do", "--tool-calls-limit", "3", "owls", "eat?") == "what do owls eat?"
     assert asked("  What do\nowls eat? ") == "  What do\nowls eat? "
     assert asked("--", "what", "does", "--json", "-q") == "what does --json -q"
     assert asked("what", "--", "does", "--strict") == "what does --strict"
-
-
-def test_standard_input_is_the_question_or_a_part_of_it(asked):
-    """Without QUERY, or as `-`, it is the question; between words it is a paragraph."""
     assert asked(input="What do owls eat?\n") == asked("-", input="What do owls eat?\n") == "What do owls eat?\n"
     assert asked("what", "is", "-", "about?", input="owls\nmice\n") == "what is\n\nowls\nmice\n\nabout?"
     assert asked("what is this?", "-", input="owls") == "what is this?\n\nowls"

@@ -79,25 +79,13 @@ def test_the_presets_are_documented_with_their_settings():
     assert [name for name in PRESETS if "Choose it " not in " ".join(when.get(name, "").split())] == []
 
 
-def test_every_event_is_documented_with_its_fields():
-    """The table of events matches the code, with every name and field."""
+def test_the_tables_of_the_json_page_match_the_code():
+    """Events with their fields, the fields of the outcome, the kinds of failure in their order, and exit codes."""
     known = {one.event: [field.name for field in fields(one)] for one in events.Event.__subclasses__()}
     assert {row[0].strip("`"): row[2].split(", ") for row in table(JSON, "## Events")} == known
-
-
-def test_every_field_of_the_outcome_is_documented():
-    """The table of the outcome has exactly the fields that `--json` prints."""
     told = [name for row in table(JSON, "## The outcome") for name in named(row[0])]
     assert told == [field.name for field in fields(Outcome) if field.name not in ("error", "exit_code")]
-
-
-def test_every_kind_of_failure_is_documented():
-    """The table of the kinds of failure has each value of `error_kind`, in the order of the code."""
     assert [row[0].strip("`") for row in table(JSON, "## Kinds of failure")] == [*get_args(ErrorKind)]
-
-
-def test_exit_codes_are_documented():
-    """The documented exit codes are exactly those of the code."""
     assert {int(row[0]) for row in table(JSON, "## Exit codes")} == {int(code) for code in Exit}
 
 
@@ -186,13 +174,17 @@ def test_the_python_example_of_the_readme_runs(monkeypatch, capsys):
 
 
 def test_every_file_named_in_how_it_works_exists():
-    """Every module named in backticks on the page, and in the notes, exists at the given path."""
+    """Every module named there in backticks and in the notes exists, as each line of code in docs/extending.md."""
     source = ROOT / "src/run_specialist"
     named = re.findall(r"`([a-z_/]+\.py|[a-z]+/)`", page("how-it-works"))
     assert len(named) > 15
     assert [name for name in named if not ((source / name).exists() or (ROOT / name).exists())] == []
     told = [path for note in NOTES for path in re.findall(r"`(src/[\w/]+\.py)`", note.read_text(encoding="utf-8"))]
     assert [path for path in told if not (ROOT / path).is_file()] == []
+    lines = {line.strip() for path in source.rglob("*.py") for line in path.read_text("utf-8").splitlines()}
+    quoted = [line.strip() for text in blocks(page("extending"), "python") for line in text.splitlines()]
+    assert len(quoted) > 8
+    assert [line for line in quoted if line and line not in lines] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -220,14 +212,6 @@ def test_the_documents_are_short_enough_to_be_read():
     assert 8 < sum(line.startswith("| ") for line in page("words").splitlines()[3:]) <= 12
     assert len(README.splitlines()) <= 150
     assert len((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").splitlines()) <= 80
-
-
-def test_the_lines_quoted_in_extending_are_those_of_the_source():
-    """Each line of code in docs/extending.md occurs in the source."""
-    source = {line.strip() for path in (ROOT / "src").rglob("*.py") for line in path.read_text("utf-8").splitlines()}
-    quoted = [line.strip() for text in blocks(page("extending"), "python") for line in text.splitlines()]
-    assert len(quoted) > 8
-    assert [line for line in quoted if line and line not in source] == []
 
 
 def test_the_notes_exist_and_contain_no_local_paths():
@@ -312,15 +296,11 @@ def used():
     }
 
 
-def test_every_id_in_a_name_is_defined():
-    """Every behaviour id in the name of a test, such as `x_14`, is defined in docs/behaviours.md."""
-    assert {found: place for found, place in used().items() if found not in DEFINED} == {}
-
-
 def test_every_defined_behaviour_has_a_test():
-    """Every behaviour defined in docs/behaviours.md has a test."""
+    """Every behaviour of docs/behaviours.md has a test, and every id in a test's name, such as `x_14`, is defined."""
     assert len(DEFINED) > 50
     assert DEFINED - set(used()) == set()
+    assert {found: place for found, place in used().items() if found not in DEFINED} == {}
 
 
 # The table of the tools in docs/specialist-files.md matches the code.
@@ -332,14 +312,10 @@ def names(cell):
     return re.findall(r"`([^`]+)`", cell)
 
 
-def test_every_tool_has_a_row():
-    """Those that no file names, because each run has them or may need them, have none."""
+def test_every_tool_has_a_row_with_its_other_names():
+    """Those that no file names, because each run has them or may need them, have none; each name means its tool."""
     told = [name for row in ROWS for name in names(row[0])]
     assert sorted(told) == sorted({*BUILT_IN} - {"respond", "get_tool_response"})
-
-
-def test_other_names_are_those_of_the_tool():
-    """Each name in the last column means a tool of its row."""
     for row in ROWS:
         for name in names(row[3]):
             assert {*resolve_tools([name], (), BUILT_IN).names} <= {*names(row[0])}, name
@@ -399,15 +375,11 @@ def variables():
 
 
 def test_every_environment_variable_is_documented():
-    """The first table has exactly the variables that the code reads, each with its meaning."""
+    """The first table has exactly the variables that the code reads, each with its meaning; none is read otherwise."""
     rows = table(CONFIGURATION_PAGE, "### Read by this program")
     documented = [name for row in rows for name in named(row[0])]
     assert sorted(documented) == sorted(variables())
     assert all(row[1] for row in rows)
-
-
-def test_no_module_reads_variables_in_another_way():
-    """`from os import environ`, and names such as `SPECIALIST_X` that no known access reads, would escape the test."""
     for path in SOURCE.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"from os import .*\b(environ|getenv)\b", text), path

@@ -11,7 +11,7 @@ from pydantic_evals.evaluators import EvaluationReason, EvaluatorContext
 
 from run_specialist.errors import UsageError
 from run_specialist.evals.cases import EvalCase, case_schema, load_cases, new_cases
-from run_specialist.evals.evaluators import OWN, RUN, CheckedRun, by_name, make, path_of
+from run_specialist.evals.evaluators import OWN, RUN, CheckedRun, by_name, make
 from run_specialist.evals.plan import subjects, varied
 from run_specialist.evals.running import judge_question
 from run_specialist.record.messages import Usage
@@ -54,16 +54,16 @@ def errors(tmp_path):
 
 
 def test_a_whole_file_is_read(tmp_path):
-    """Names, questions, settings, and the evaluators of the case before those of the file."""
+    """Names, questions, settings, evaluators of the case before those of the file; its schema marks misspelt ones."""
+    validator = Draft202012Validator(case_schema())
+    assert [*validator.iter_errors(yaml.safe_load(WHOLE))] == []
+    assert [*validator.iter_errors({"cases": [{"inputs": "a", "evaluators": ["QuoteVerified"]}]})]
+    assert [*validator.iter_errors({"cases": [{"inputs": "a", "evaluators": [{"CallsUnder": "x"}]}]})]
     (tmp_path / "a.evals.yaml").write_text(WHOLE)
     owls, toads = load_cases(tmp_path / "a.evals.yaml", no_judge)
     assert (owls.name, owls.question, owls.expected_output) == ("owls", "What do owls eat?", "Mice.")
-    assert [type(one).__name__ for one in owls.evaluators] == [
-        "Contains",
-        "OutputMatches",
-        "MaxToolCalls",
-        "QuotesVerified",
-    ]
+    evaluators = ["Contains", "OutputMatches", "MaxToolCalls", "QuotesVerified"]
+    assert [type(one).__name__ for one in owls.evaluators] == evaluators
     assert (toads.name, toads.question, toads.settings) == ("case 2", "And toads?", {"tool_calls_limit": 2})
     assert toads.evaluators == (make("QuotesVerified"),)
     assert toads.where.endswith("a.evals.yaml:10:3")
@@ -93,12 +93,8 @@ def test_a_whole_file_is_read(tmp_path):
     ],
 )
 def test_e8_an_error_has_its_place(errors, text, line):
-    """One line per error, `file:line:column: key: what is wrong`."""
+    """One line per error, `file:line:column: key: what is wrong`, all of them in the order of the file."""
     assert errors(text)[0].startswith(line)
-
-
-def test_e8_all_errors_are_reported_at_once(errors):
-    """An author sees every error of a file in one go, in the order of the file."""
     lines = errors("cases:\n- inputs: ''\n- inputs: a\n  evaluators: [Nothing, {Status: never}]\n")
     assert [line.split(":")[1] for line in lines] == ["2", "4", "4"]
 
@@ -111,20 +107,15 @@ def test_a_file_that_repeats_itself_cannot_fill_the_memory(monkeypatch, errors):
 
 
 @pytest.mark.parametrize("name", ["LLMJudge", "GEval"])
-def test_evaluators_that_call_a_model_themselves_are_refused(errors, name):
-    """Their requests would be in no limit, bill or store; neither the reader nor the schema knows them."""
+def test_e13_evaluators_that_call_a_model_themselves_are_refused(errors, name):
+    """Their requests would be in no limit, bill or store; other foreign ones can be named, and ours win over them."""
+    assert by_name()["Contains"] in OWN
+    assert {"MaxToolCalls", "ToolCorrectness", "HasMatchingSpan", "EqualsExpected"} <= set(by_name())
+    assert [one.__name__ for one in OWN] == sorted(one.__name__ for one in OWN)
     text = f"cases:\n- inputs: Why?\n  evaluators:\n  - {name}: it is right\n"
     assert errors(text)[0].startswith(f"a.evals.yaml:4:5: {name}: unknown evaluator; ")
     assert [*Draft202012Validator(case_schema()).iter_errors(yaml.safe_load(text))]
     assert f"spec_{name}" not in json.dumps(case_schema())
-
-
-def test_the_schema_knows_the_evaluators_of_this_package():
-    """An editor accepts a whole file, and marks a misspelt evaluator."""
-    validator = Draft202012Validator(case_schema())
-    assert [*validator.iter_errors(yaml.safe_load(WHOLE))] == []
-    assert [*validator.iter_errors({"cases": [{"inputs": "a", "evaluators": ["QuoteVerified"]}]})]
-    assert [*validator.iter_errors({"cases": [{"inputs": "a", "evaluators": [{"CallsUnder": "x"}]}]})]
 
 
 def test_a_first_set_comes_from_answered_runs(tmp_path):
@@ -199,6 +190,7 @@ NOTHING = {"evidence": (), "gaps": ("no file mentions zebras",)}
         ({"CitesPath": "notes/*.md"}, {}, True),
         ({"CitesPath": ["a.md", "notes/owls.md"]}, {}, True),
         ({"CitesPath": "owls.md"}, {}, False),
+        *(({"CitesPath": "docs/a.md"}, {"evidence": quotes(f" docs/a.md{lines} ")}, True) for lines in ("", ":3-9")),
         ({"CitesPath": "notes/owls.md"}, {"evidence": quotes("notes/owls.md:3", verified=False)}, False),
         ({"Contains": "MICE  at\nnight"}, {"answer": ""}, True),
         ({"Contains": ["mice", "zebras"]}, {}, False),
@@ -260,19 +252,6 @@ def test_a_wrong_argument_is_an_error_that_names_it(form, part):
         make(form)
     assert part in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_e13_ours_win_over_those_of_pydantic_evals_and_others_can_be_named():
-    """`Contains` is that of this package; evaluators that read spans can be named as well."""
-    assert by_name()["Contains"] in OWN
-    assert {"MaxToolCalls", "ToolCorrectness", "HasMatchingSpan", "EqualsExpected"} <= set(by_name())
-    assert [one.__name__ for one in OWN] == sorted(one.__name__ for one in OWN)
-
-
-@pytest.mark.parametrize("source", ["docs/a.md", "docs/a.md:3", "docs/a.md:3-9", " docs/a.md:3 "])
-def test_the_path_of_a_source_has_no_lines(source):
-    """A source may name a line or several."""
-    assert path_of(source) == "docs/a.md"
 
 
 # What a judge reads: the answer is a part that cannot pretend to be another one.

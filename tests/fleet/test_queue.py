@@ -283,6 +283,7 @@ VALUES = {
     "other digest": {"digest": "0" * 64},
     "place with NUL": {"place": "a\0b.md"},
     "long place": {"place": "x" * 5_000},
+    **{f"no file: {place}": {"place": place} for place in ("pipe", "/dev/zero", "specialists")},
 }
 """Values of a frozen batch of other types, or out of range."""
 ENDED = f"select 1 from run_specialist.items where batch_id = '{BATCH}' and state = 'ended'"  # noqa: S608 - a constant
@@ -296,6 +297,7 @@ def execute(url, statement, *values):
 
 async def test_p8_a_bad_batch_is_refused_alone(url, root, frozen, working, model):
     """Each damaged row is named in one line, and its items stay in the queue; the batch behind them is answered."""
+    os.mkfifo(root / "pipe")
     named = {f"bad{n:03}": name for n, name in enumerate([*BYTES, *VALUES])}
     for batch_id, name in named.items():
         await put_batch(url, batch_id, json.loads(json.dumps(frozen | VALUES.get(name, {}))))
@@ -311,53 +313,29 @@ async def test_p8_a_bad_batch_is_refused_alone(url, root, frozen, working, model
     states = dict(ask(url, "select state, count(*) from run_specialist.items where batch_id like 'bad%' group by 1"))
     assert states == {"waiting": len(named)}
     assert {request.item for request in model.requests} <= {1, 2}
+    execute(url, "update run_specialist.batches set reason = %s where batch_id = 'bad000'", b"\x01no zlib")
+    async with Control(url) as control:
+        reasons = {one.batch_id: one.reason for one in await control.status()}
+    assert {reasons.pop("bad000"), *reasons.values()} == {"its reason cannot be read", None}
 
 
-async def test_a_batch_never_reads_what_is_no_file(url, root, frozen, working, model):
-    """A FIFO, a device or a folder at the place of the specialist does not hold up the worker."""
-    os.mkfifo(root / "pipe")
-    for number, place in enumerate(("pipe", "/dev/zero", "specialists")):
-        await put_batch(url, f"bad00{number}", frozen | {"place": place})
-    await put_batch(url, BATCH, frozen)
-    async with working():
-        await until(lambda: ask(url, ENDED))
-
-
-async def test_p8_a_bad_job_is_removed_alone(url, frozen, working, model):
-    """Jobs that name no item of their batch are refused, each in one line; the other items are answered."""
-    await put_batch(url, BATCH, frozen, 6)
+async def test_p8_a_bad_job_or_item_fails_alone(url, frozen, working, model):
+    """A job that names no item of its batch, and a question that cannot be read, are a line; others are answered."""
+    await put_batch(url, BATCH, frozen, 8)
     payloads = [b"{", b"[]", b'"text"', json.dumps({"run_id": f"another-{run_id(5)}", "retry": []}).encode()]
     for number, payload in enumerate(payloads, 1):
         change = "update run_specialist_queue.pgqueuer set payload = %s where dedupe_key = %s"
         execute(url, change, payload, run_id(number))
-    async with working() as (worker, _):
-        await until(lambda: ask(url, "select count(*) from run_specialist_queue.pgqueuer") == [(0,)])
-    assert [line.split(" ")[0] for line in worker.said] == ["failed:"] * 4
-    states = dict(ask(url, "select state, count(*) from run_specialist.items group by state"))
-    assert states == {"ended": 2, "waiting": 4}
-    assert {request.item for request in model.requests} == {5, 6}
-
-
-async def test_p8_a_bad_item_fails_alone(url, frozen, working, model):
-    """A question that cannot be read ends its item with the reason; the others are answered."""
-    await put_batch(url, BATCH, frozen, 3)
-    for number, question in enumerate((b"\x01no zlib", b""), 1):
+    for number, question in enumerate((b"\x01no zlib", b""), 5):
         execute(url, "update run_specialist.items set question = %s where run_id = %s", question, run_id(number))
     async with working() as (worker, _):
-        await until(lambda: ask(url, "select count(*) from run_specialist.items where state = 'ended'") == [(3,)])
-    assert sorted(line.partition(": ")[0] for line in worker.said) == [f"{run_id(n)} failed" for n in (1, 2)]
-    assert all("the question of the item cannot be read" in line for line in worker.said)
-    assert {request.item for request in model.requests} == {3}
-
-
-async def test_a_damaged_reason_does_not_hide_the_other_batches(url, frozen):
-    """`fleet status` shows every batch, also one whose reason is no text."""
-    await put_batch(url, BATCH, frozen)
-    await put_batch(url, "bad000", frozen)
-    execute(url, "update run_specialist.batches set reason = %s where batch_id = 'bad000'", b"\x01no zlib")
-    async with Control(url) as control:
-        found = {one.batch_id: one.reason for one in await control.status()}
-    assert found == {BATCH: None, "bad000": "its reason cannot be read"}
+        await until(lambda: ask(url, "select count(*) from run_specialist_queue.pgqueuer") == [(0,)])
+    told = sorted(line.partition(": ")[0] for line in worker.said)
+    assert told == [*(f"{run_id(n)} failed" for n in (5, 6)), *["failed"] * 4]
+    assert sum("the question of the item cannot be read" in line for line in worker.said) == 2
+    states = dict(ask(url, "select state, count(*) from run_specialist.items group by state"))
+    assert states == {"ended": 4, "waiting": 4}
+    assert {request.item for request in model.requests} == {7, 8}
 
 
 # P.8: a worker without privileges, or whose version of the tables does not fit, takes nothing, says why and ends.
@@ -380,7 +358,7 @@ def work_as(url, root, said):
 
 
 async def test_a_worker_without_privileges_names_the_grants_and_they_suffice(put, role, root, model, url):
-    """One line has all statements, as docs/fleet.md has; executed, the worker answers, and can change no batch."""
+    """One line has all statements, as docs/fleet.md; then the worker answers and changes no batch; revoked, it ends."""
     await put(3)
     with pytest.raises(StoreUnusable) as refused:
         await work_as(role, root, []).work()
@@ -403,49 +381,25 @@ async def test_a_worker_without_privileges_names_the_grants_and_they_suffice(put
         ):
             with psycopg.connect(role) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(statement)
-    worker = work_as(role, root, [])
-    task = asyncio.create_task(worker.work())
-    await until(lambda: ask(url, "select count(*) from run_specialist.items where state = 'ended'") == [(3,)])
-    worker.stop()
-    assert await task == Exit.OK
-    assert model.paid_again().total() == 0
-
-
-async def test_a_privilege_that_is_revoked_ends_the_worker(put, role, root, model, url):
-    """It says which one in one line, and ends with 2; nothing more is taken."""
-    queue, theirs = Queue(url), Queue(role)
-    with pytest.raises(StoreUnusable) as refused:
-        await theirs.check_access()
-    await theirs.close()
-    for statement in re.findall(r"GRANT [^;]*;", str(refused.value)):
-        change(url, statement)
     said = []
-    worker = work_as(role, root, said)
-    task = asyncio.create_task(worker.work())
-    await put(1)
-    await until(lambda: ask(url, "select 1 from run_specialist_queue.pgqueuer") == [] and worker._ended)
+    task = asyncio.create_task(work_as(role, root, said).work())
+    await until(lambda: ask(url, "select count(*) from run_specialist.items where state = 'ended'") == [(3,)])
+    assert model.paid_again().total() == 0
     change(url, f"revoke select on run_specialist.gates from {ROLE}")  # noqa: S608
     assert await task == Exit.USAGE
     assert "permission denied for table gates" in said[-1]
-    assert await queue.waiting() == {}
-    await queue.close()
 
 
-async def test_a_worker_of_another_version_does_not_start(put, root, model, url):
-    """The reason is one line, and no item is taken."""
-    await put(2)
+async def test_a_worker_ends_when_the_tables_are_of_another_version(put, working, root, model, url):
+    """Runs under way end after their turn and go back, nothing more is taken, and the exit code is 2; none begins."""
+    await put(6)
     for version, advice in (("0999", "update run-specialist"), ("0000", "fleet setup")):
         change(url, f"update run_specialist.alembic_version set version_num = '{version}'")  # noqa: S608 - a constant
         with pytest.raises(StoreUnusable, match=advice):
             await work_as(url, root, []).work()
-    change(url, f"update run_specialist.alembic_version set version_num = '{VERSION:04}'")  # noqa: S608
     assert (ask(url, "select distinct state from run_specialist.items"), model.requests) == ([("waiting",)], [])
-
-
-async def test_a_worker_ends_when_the_tables_are_upgraded(put, working, model, url):
-    """Runs under way end after their turn and go back, nothing more is taken, and the exit code is 2."""
+    change(url, f"update run_specialist.alembic_version set version_num = '{VERSION:04}'")  # noqa: S608
     model.delay = 0.4
-    await put(6)
     async with working() as (worker, task):
         await until(lambda: len(model.requests) >= 4)
         change(url, "update run_specialist.alembic_version set version_num = '0999'")

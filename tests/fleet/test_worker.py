@@ -179,25 +179,30 @@ async def test_a_batch_waits_for_its_endpoint_and_then_goes_on(put, working, mod
     assert ask(url, "select count(*) from run_specialist.gates") == [(0,)]
 
 
-async def test_a_worker_with_a_wrong_key_stops(put, working, model, url):
-    """Its items go back for workers with another key; the exit code is that of the provider."""
-    model.refusal = "credentials"
+async def test_a_refusal_that_no_retry_mends_stops_the_worker_or_pauses_the_batch(put, working, model, url):
+    """A wrong key is one worker's, a missing model the batch's; its items wait until a person resumes it."""
     await put(2)
+    model.refusal = "credentials"
     async with working() as (worker, task):
         assert await task == Exit.PROVIDER
-    assert states(url) == {"waiting": 2}
     assert worker.said[0].startswith("this worker stops: ")
-
-
-async def test_a_missing_model_pauses_the_batch(put, working, model, url):
-    """The batch says why, and waits for a person."""
     model.refusal = "model_missing"
-    await put(2)
     async with working() as (worker, _):
         await until(lambda: ask(url, "select 1 from run_specialist.batches where state = 'paused'"))
         await until(lambda: not worker._under_way)
     assert states(url) == {"waiting": 2}
     assert f"batch {BATCH} is paused: " in worker.said[0]
+    model.refusal = ""
+    with BatchWriter(url) as writer:
+        writer.put_back(BATCH, [])
+    async with working() as (worker, task):
+        worker.stop()
+        await task
+    assert model.requests == []
+    async with Control(url) as control:
+        await control.resume(BATCH)
+    async with working():
+        await until(lambda: states(url) == {"ended": 2})
 
 
 async def test_a_cancelled_batch_ends_after_the_turn(put, working, model, url):
@@ -212,23 +217,6 @@ async def test_a_cancelled_batch_ends_after_the_turn(put, working, model, url):
         await until(lambda: states(url).get("cancelled") == 6)
     assert ask(url, "select count(*) from run_specialist_queue.pgqueuer") == [(0,)]
     assert model.paid_again().total() == 0
-
-
-async def test_a_paused_batch_is_left_alone(put, working, model, url):
-    """No worker takes its items until it is resumed."""
-    await put(2)
-    async with Control(url) as control:
-        await control.pause(BATCH)
-    with BatchWriter(url) as writer:
-        writer.put_back(BATCH, [])
-    async with working() as (worker, task):
-        worker.stop()
-        await task
-    assert model.requests == []
-    async with Control(url) as control:
-        await control.resume(BATCH)
-    async with working():
-        await until(lambda: states(url) == {"ended": 2})
 
 
 async def test_an_item_that_cannot_begin_fails_alone(put, working, model, url):
@@ -267,12 +255,8 @@ async def test_the_operator_sees_refused_requests(put, working, model, url, tmp_
     ids = (run_id(1), run_id(2))
     assert any(line.startswith(ids) and " HTTP 429, " in line and "; retry 1 in " in line for line in worker.said)
     health = json.loads(file.read_text())
-    assert (health["state"], health["ended"], health["at_work"], health["exit_code"]) == (
-        "stopped",
-        {"answered": 2},
-        0,
-        0,
-    )
+    keys = ("state", "ended", "at_work", "exit_code")
+    assert [health[key] for key in keys] == ["stopped", {"answered": 2}, 0, 0]
     # After the first refusal, requests are sent one at a time.
     assert health["endpoint_refusals"] >= 1
     assert (health["pid"], health["host"]) == (os.getpid(), socket.gethostname())

@@ -62,11 +62,15 @@ class Page:
         while not any(event.get("method") == method for event in self.events):
             self.events.append(self._next())
 
-    def open(self, path: Path, fragment: str = "", *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
-        """Load a file at a given window size, in light or dark mode, and wait for its load event."""
+    def resize(self, width: int, height: int, *, dark: bool = False) -> None:
+        """Set the size of the window, and light or dark mode."""
         self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.send("Emulation.setEmulatedMedia", features=[scheme])
+
+    def open(self, path: Path, fragment: str = "", *, width: int = 1280, height: int = 900) -> None:
+        """Load a file at a given window size in light mode, and wait for its load event."""
+        self.resize(width, height)
         self.events.clear()
         self.send("Page.navigate", url="about:blank")
         self.wait_for("Page.loadEventFired")

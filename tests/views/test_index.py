@@ -54,28 +54,19 @@ def show(tab, tmp_path):
 
 
 def test_the_cost_of_a_child_is_counted_once():
-    """The sum leaves out runs whose parent is listed, because their cost is part of the parent's."""
+    """Runs whose parent is listed are left out of the sum; a fork names its source; a report is a name, no address."""
     parent, child = listed(1, cost_usd=0.5), listed(2, cost_usd=0.2, parent_id=listed(1).run_id)
     orphan = listed(3, cost_usd=0.1, parent_id="gone")
     data = index_data([parent, child, orphan], {}, {}, "here")
     assert data["cost_usd"] == pytest.approx(0.6)
     assert "asked by another run" in run_index.run_index(data)
-
-
-def test_a_fork_names_the_run_that_it_begins_with():
-    """Its row says which run and turn, as text of the page and as data; other rows say nothing."""
     fork = listed(1, forked_from=listed(2).run_id, forked_at=3)
     rows = index_data([fork, listed(2)], {}, {}, "here")["runs"]
     assert [(row["forked_from"], row["forked_at"]) for row in rows] == [(listed(2).run_id, 3), (None, None)]
-    page = index_page(fork, listed(2))
+    page = index_page(fork, listed(2), reports={listed(1).run_id: 'report-"/../javascript:x.html'})
     assert f"{fork.run_id}, fork of {listed(2).run_id} at turn 3</small>" in page
     assert page.count("fork of") == 1
-
-
-def test_a_link_leads_only_to_a_file_in_the_same_folder():
-    """The name of a report is encoded, so that no name is a path or an address of its own."""
-    text = index_page(listed(1), reports={listed(1).run_id: 'report-"/../javascript:x.html'})
-    assert 'href="report-%22%2F..%2Fjavascript%3Ax.html"' in text
+    assert 'href="report-%22%2F..%2Fjavascript%3Ax.html"' in page
 
 
 @pytest.mark.exhaustive
@@ -112,29 +103,24 @@ def test_a_malformed_outcome_does_not_break_the_index(evidence):
 
 # The page of a batch: its data and its text.
 def test_each_item_is_a_row():
-    """A row has number, input, status, beginning of the answer, quotes found, calls, cost and time."""
+    """Number, input, status, answer, quotes, calls, cost and time; below, all of it; the number may be a link."""
     page = page_of(*(item(number, status) for number, status in enumerate(STATUSES, 1)))
     rows = cells(page)
     assert rows[0] == ["1", "docs/1.md, 1", "answered", "Answer 1 about leaks.", "1 of 2", "1", "$0.25", "1 min 5 s"]
     assert rows[5] == ["6", "docs/6.md, 6", "dead", "dead", "–", "–", "–", "–"]
     assert [row[2] for row in rows] == [*STATUSES]
     assert rows[8][3] == "(no answer)"
-
-
-def test_the_whole_answer_is_folded_in():
-    """Below a row are the question, the answer with its Markdown, its quotes and its gaps."""
-    (inside,) = re.findall(r'<div class="inside" id="answer-1".*?</details>', page_of(item()), re.DOTALL)
-    for part in (
-        "What does docs/1.md say?",
-        "<strong>Answer</strong>",
-        "a.md:1",
-        "It does not.",
-        "when",
-        "b1f00d-0001",
-    ):
+    (inside,) = re.findall(r'<div class="inside" id="answer-1".*?</details>', page, re.DOTALL)
+    parts = ("What does docs/1.md say?", "<strong>Answer</strong>", "a.md:1", "It does not.", "when", "b1f00d-0001")
+    for part in (*parts, ">verified<", ">not found in what was read<"):
         assert part in inside
-    assert ">verified<" in inside
-    assert ">not found in what was read<" in inside
+    offline = item(1, outcome={"answer": "A.", "model": "offline"})
+    page = page_of(offline, item(2), reports={"b1f00d-0002": 'report-b1/report-"javascript:x.html'})
+    assert '<a href="#answer-1">1</a>' in page
+    assert '<a href="report-b1/report-%22javascript%3Ax.html">2</a>' in page
+    assert page.count('<p class="unjudged">') == 2
+    assert "No model judged 1 item: it ran offline" in page
+    assert "unjudged" not in page_of(item(2)).partition("<body")[2]
 
 
 def test_the_head_has_counts_and_cost():
@@ -184,22 +170,6 @@ def test_failures_are_counted_by_reason():
     page = page_of(*items)
     assert '<a href="#answer-5">#5</a> …' in page
     assert "<b>8</b>" in page
-
-
-def test_a_link_leads_to_the_report_if_there_is_one():
-    """The number links to the report in its folder, encoded so that no name is an address of its own."""
-    page = page_of(item(1), item(2), reports={"b1f00d-0002": 'report-b1/report-"javascript:x.html'})
-    assert '<a href="#answer-1">1</a>' in page
-    assert '<a href="report-b1/report-%22javascript%3Ax.html">2</a>' in page
-
-
-def test_an_offline_answer_says_so():
-    """Answers that no model judged are marked, each of them and all together above the table."""
-    offline = item(1, outcome={"answer": "A.", "model": "offline"})
-    page = page_of(offline, item(2))
-    assert page.count('<p class="unjudged">') == 2
-    assert "No model judged 1 item: it ran offline" in page
-    assert "unjudged" not in page_of(item(2)).partition("<body")[2]
 
 
 # The page of an eval.
@@ -268,7 +238,9 @@ def test_the_axis_holds_all_intervals():
 
 
 def test_e12_runs_are_linked_to_their_reports():
-    """A run with a report is a relative link; any other run names the command."""
+    """A run with a report is a relative link; any other run names the command; hostile texts are escaped."""
+    body = eval_page_of(hostile()).partition("<body")[2]
+    assert ("<img" in body, body.count("<script>"), "\u202e" in body) == (False, 1, False)
     result = result_of([1.0], [1.0])
     page = eval_page_of(result, reports={"main-case 1-1": 'p-reports/"javascript:x.html'})
     assert '<a href="p-reports/%22javascript%3Ax.html">report</a>' in page
@@ -284,14 +256,6 @@ def test_a_result_without_runs_or_cases_gives_a_page(monkeypatch):
     assert "The last 3 cases are not listed" in text_of(eval_page_of(result_of([1.0] * 5, [1.0] * 5)))
 
 
-def test_e12_hostile_texts_are_escaped():
-    """Names, reasons and errors are text; direction marks are shown by name."""
-    body = eval_page_of(hostile()).partition("<body")[2]
-    assert "<img" not in body
-    assert body.count("<script>") == 1
-    assert "\u202e" not in body
-
-
 # The page of a run that no model answered says so, above the answer.
 SHOWN = '<p class="unjudged">No model judged: this ran offline, by ranked search and verbatim quotes.</p>'
 
@@ -304,17 +268,12 @@ def offline_run(*warnings: str):
 
 @pytest.mark.parametrize("warnings", [(NO_MODEL,), ()])
 def test_the_page_says_that_no_model_judged(warnings):
-    """The line appears above the answer, once, even for outcomes that were stored before there was a warning."""
+    """The line is above the answer, once, even of outcomes stored before there was a warning; a child has it too."""
     page = report(offline_run(*warnings))
     assert page.count(SHOWN) == 1
     assert page.index(SHOWN) < page.index('<div class="answer"')
     assert page.lower().count("no model judged") == 1
     assert "<h3>Warnings</h3>" not in page
-
-
-def test_a_child_without_a_model_has_the_line_too():
-    """The answer of an offline child, on the page of its parent, has the line as well; the parent's own has not."""
-    child = replace(RUNS["a"], model="offline")
-    page = report(parent(OWLS, SAME), {**RUNS, "a": child})
+    page = report(parent(OWLS, SAME), {**RUNS, "a": replace(RUNS["a"], model="offline")})
     assert page.count(SHOWN) == 1
     assert page.index(SHOWN) > page.index('id="specialists"')

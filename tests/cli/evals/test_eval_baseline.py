@@ -70,12 +70,18 @@ def test_e11_a_worse_prompt_is_a_regression(api, eval_, project, tmp_path):
 
 @pytest.mark.exhaustive
 @NEEDS_GIT
-def test_e11_few_cases_are_no_regression(api, eval_, project):
-    """An undecided comparison has exit code 0 and the required number of cases; an unchanged file has no difference."""
+def test_e11_few_cases_are_no_regression(api, eval_, project, monkeypatch, tmp_path):
+    """Undecided is exit code 0 and the required number of cases; variables of a git hook name no other repository."""
+    (tmp_path / "other").mkdir()
+    commit(tmp_path / "other", a="b")
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "other" / ".git"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(tmp_path / "other"))
     api(policy(brief))
     result = eval_("--baseline", "HEAD", "--case", "owls [1-5]")
     assert result.exit_code == 0
     assert "Cannot be told with 5 cases whether it differs from HEAD: score -1.00; about 6 cases" in result.stdout
+    for variable in ("GIT_DIR", "GIT_WORK_TREE"):
+        monkeypatch.delenv(variable)
     commit(project)
     simulator = api(looks)
     result = eval_("--baseline", "HEAD", "--case", "owls 1", "--json")
@@ -175,18 +181,6 @@ def test_p3_a_repository_starts_no_program(eval_, project, monkeypatch, way):
     assert "cannot be read from commit" in line
 
 
-@pytest.mark.exhaustive
-@NEEDS_GIT
-def test_variables_of_a_hook_do_not_lead_to_another_repository(api, eval_, project, monkeypatch, tmp_path):
-    """Git sets GIT_DIR in hooks, which would override where the file is."""
-    (tmp_path / "other").mkdir()
-    commit(tmp_path / "other", a="b")
-    monkeypatch.setenv("GIT_DIR", str(tmp_path / "other" / ".git"))
-    monkeypatch.setenv("GIT_WORK_TREE", str(tmp_path / "other"))
-    api(policy(brief))
-    assert verdict_of(eval_("--baseline", "HEAD", "--json"))["verdict"] == "worse"
-
-
 @NEEDS_GIT
 def test_p3_git_is_asked_without_keys(eval_, project, monkeypatch, tmp_path):
     """Its environment has no variable of the user but the folders, and a `git` in the project is not started."""
@@ -269,51 +263,38 @@ POWERS = {
 
 
 @pytest.mark.parametrize("key", POWERS)
-@pytest.mark.parametrize("trust", [[], ["--trust"]])
-def test_p1_a_case_cannot_grant_a_power(api, store, notes, key, trust):
+def test_p1_a_case_cannot_grant_a_power(api, store, notes, key):
     """It is refused with its place, for a specialist of the package too, and also with `--trust`; nothing is sent."""
     simulator = api(looks)
     (notes / ".env").write_text("KEY=value")
     path = notes / "cases.yaml"
     path.write_text(ORIGINS_CASE.replace("{}", POWERS[key].replace("MARK", str(notes / "mark"))))
-    result = call("eval", "thoughts-analyzer", "--cases", str(path), "--model", "haiku", "--yes", *trust)
-    assert (result.exit_code, simulator.requests) == (2, [])
-    assert f"cases.yaml:6:7: settings: {key}: data, such as a stored run, an eval case or a queue" in result.output
+    for trust in ([], ["--trust"]):
+        result = call("eval", "thoughts-analyzer", "--cases", str(path), "--model", "haiku", "--yes", *trust)
+        assert (result.exit_code, simulator.requests) == (2, [])
+        assert f"cases.yaml:6:7: settings: {key}: data, such as a stored run, an eval case or a queue" in result.output
     assert not (notes / "mark").exists()
 
 
 @pytest.mark.parametrize(
-    ("line", "why"),
+    ("line", "flags", "why"),
     [
-        ("tool_calls_limit: 40", "tool_calls_limit: can only lower the limit, which is 30"),
-        ("tool_calls_limit: none", "tool_calls_limit: can only lower the limit, which is 30"),
-        ("model: opus", "model: opus is not one of the models of the file or the call"),
-        ("fallback_models: [haiku, 'local:/x.gguf']", "fallback_models: local:/x.gguf is not one of the models"),
+        ("tool_calls_limit: 40", [], "tool_calls_limit: can only lower the limit, which is 30"),
+        ("tool_calls_limit: none", [], "tool_calls_limit: can only lower the limit, which is 30"),
+        ("model: opus", [], "model: opus is not one of the models of the file or the call"),
+        ("fallback_models: [haiku, 'local:/x.gguf']", [], "fallback_models: local:/x.gguf is not one of the models"),
+        ("tool_calls_limit: 2", [], None),
+        ("model: opus", ["--model", "opus"], None),
+        ("landing: order", ["--vary", "tool_calls_limit=40,50"], None),
     ],
 )
-def test_p1_a_case_raises_no_limit_and_names_no_other_model(api, eval_, cases, line, why):
-    """More money or another server is the decision of the caller."""
+def test_p1_a_case_raises_no_limit_and_names_no_other_model(api, eval_, cases, line, flags, why):
+    """More money or another server is the caller's decision; less, another way and a model allowed already are free."""
     simulator = api(looks)
     cases(ORIGINS_CASE.replace("{}", line))
-    result = eval_("--yes")
-    assert (result.exit_code, simulator.requests) == (2, [])
-    assert f"finder.evals.yaml:6:7: settings: {why}" in result.output
-
-
-@pytest.mark.parametrize(
-    ("line", "flags"),
-    [
-        ("tool_calls_limit: 2", []),
-        ("model: opus", ["--model", "opus"]),
-        ("landing: order", ["--vary", "tool_calls_limit=40,50"]),
-    ],
-)
-def test_p1_a_case_may_ask_for_less_or_in_another_way(api, eval_, cases, line, flags):
-    """Lower limits, a model that is allowed already, landing and evidence are free; `--vary` is the caller's word."""
-    api(looks)
-    cases(ORIGINS_CASE.replace("{}", line))
-    result = eval_("--dry-run", "--json", *flags)
-    assert result.exit_code == 0, result.output
+    result = eval_("--dry-run", "--json", "--yes", *flags)
+    assert (result.exit_code, simulator.requests) == (2 if why else 0, []), result.output
+    assert why is None or f"finder.evals.yaml:6:7: settings: {why}" in result.output
 
 
 def test_p1_a_case_cannot_choose_a_judge_with_powers(api, eval_, cases, tmp_path):

@@ -12,7 +12,7 @@ from run_specialist import run_sync
 from tests.cli.evals.eval_model import is_judge, looks, policy, runs_of
 from tests.cli.specialists_command import MAIN, call
 from tests.wire.simulator.faults import ApiError
-from tests.wire.simulator.replies import calls, respond, says
+from tests.wire.simulator.replies import respond, says
 
 
 def test_the_cases_are_run_and_checked(api, eval_):
@@ -68,7 +68,7 @@ def test_e2_the_same_command_asks_nothing_and_other_checks_cost_nothing(api, eva
 
 @pytest.mark.exhaustive
 def test_e3_a_changed_file_asks_the_runs_that_read_it(api, eval_, notes):
-    """A note that a run has read has changed: this run is made again, and the others are used again."""
+    """A note that a run has read has changed: it is made again, not for a new file; what a search finds does count."""
     simulator = api(looks)
     eval_("--case", "owls")
     planned = eval_("--dry-run")
@@ -78,7 +78,11 @@ def test_e3_a_changed_file_asks_the_runs_that_read_it(api, eval_, notes):
     result = eval_()
     assert "1 of 2 runs stored already · 1 run again, because files have changed" in result.stderr
     assert [str(one.messages[0]["content"]).count("owls") > 0 for one in simulator.requests[4:]] == [True, True]
+    (notes / "notes" / "bees.md").write_text("# Bees\n\nBees dance.\n")
+    assert "nothing to ask" in eval_().stderr
     assert len(simulator.requests) == 6
+    (notes / "notes" / "toads2.md").write_text("# Toads\n\nToads jump.\n")
+    assert "1 run again, because files have changed" in eval_().stderr
 
 
 @pytest.mark.exhaustive
@@ -96,19 +100,6 @@ def test_e3_changed_texts_of_the_prompt_ask_again(api, eval_, notes, write, line
         eval_("--trust")
         eval_("--trust")
     assert len(simulator.requests) == 8, "each text is asked once"
-
-
-@pytest.mark.exhaustive
-def test_e3_a_new_file_that_no_run_would_read_asks_nothing(api, eval_, notes):
-    """The notes below a search, which count all files, do not matter; what the search finds does."""
-    zebras = calls("search", {"query": "zebras"})
-    simulator = api(policy(lambda request: None if request.calls_so_far else zebras))
-    eval_("--case", "owls")
-    (notes / "notes" / "bees.md").write_text("# Bees\n\nBees dance.\n")
-    assert "nothing to ask" in eval_("--case", "owls").stderr
-    assert len(simulator.requests) == 2
-    (notes / "notes" / "zebras.md").write_text("# Zebras\n\nZebras run.\n")
-    assert "1 run again, because files have changed" in eval_("--case", "owls").stderr
 
 
 @pytest.mark.exhaustive
@@ -143,8 +134,12 @@ def test_a_first_set_can_be_written_from_runs(api, eval_, finder):
     assert installed.stderr.endswith("specialists eval codebase-analyst --cases codebase-analyst.evals.yaml\n")
 
 
-def test_e8_wrong_calls_are_one_line(eval_, cases, finder):
-    """Wrong flags, cases and names: exit code 2, and nothing is sent."""
+def test_e8_p7_wrong_calls_are_one_line(eval_, cases, finder, monkeypatch):
+    """Wrong flags, cases and names, a span searched by a pattern, no extra: exit code 2, and nothing is sent."""
+    cases("cases:\n- inputs: a\n  evaluators:\n  - HasMatchingSpan: {query: {name_matches_regex: '(a+)+$'}}\n")
+    result = eval_()
+    assert result.exit_code == 2
+    assert "finder.evals.yaml:4:5: HasMatchingSpan: name_matches_regex is not supported" in result.stderr
     cases("cases:\n- inputs: a\n")
     for arguments, part in (
         (("--cases", "none.yaml"), "none.yaml: cannot be read: No such file or directory"),
@@ -157,15 +152,10 @@ def test_e8_wrong_calls_are_one_line(eval_, cases, finder):
     finder.with_name("finder.evals.yaml").unlink()
     assert "finder has no cases; expected finder.evals.yaml beside it" in eval_().stderr
     assert "there is no specialist to run" in call("eval").stderr
-
-
-def test_without_the_extra_one_line_says_what_to_install(eval_, monkeypatch):
-    """Nothing of an eval needs the extra before that."""
     monkeypatch.setattr("run_specialist.cli.eval.find_spec", lambda _: None)
     result = eval_()
-    assert result.exit_code == 2
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
     assert "evals need the extra `eval`, run-specialist[eval]; " in result.stderr
-    assert result.stderr.count("\n") == 1
 
 
 @pytest.mark.exhaustive
@@ -230,14 +220,6 @@ def test_p7_ctrl_c_ends_the_command_while_a_pattern_is_searched_for(says_many, p
     assert process.wait(60) == 130
     assert process.stderr.read().splitlines()[-1].endswith("interrupted")
     assert psutil.wait_procs(found, timeout=60)[1] == []
-
-
-def test_p7_spans_are_not_searched_by_patterns(cases, eval_):
-    """The evaluator of pydantic-evals that takes a pattern refuses it, with its place."""
-    cases("cases:\n- inputs: a\n  evaluators:\n  - HasMatchingSpan: {query: {name_matches_regex: '(a+)+$'}}\n")
-    result = eval_()
-    assert result.exit_code == 2
-    assert "finder.evals.yaml:4:5: HasMatchingSpan: name_matches_regex is not supported" in result.stderr
 
 
 JUDGED = """\

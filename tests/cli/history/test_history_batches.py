@@ -38,7 +38,7 @@ def batch_here(states, batch_id, project=None, **values):
 
 
 def test_batches_are_listed(batch):
-    """Each batch is a row with its counts by status, its cost, its start and its question."""
+    """Each batch is a row with counts by status, cost, start and question, or JSON without the content of files."""
     head, row = (line.split() for line in call("batches").stdout.splitlines())
     assert head[:4] == ["BATCH", "SPECIALIST", "STATE", "ITEMS"]
     counts = "ANSWERED LANDED PARTIAL FAILED ABORTED DEAD INTERRUPTED NOT RUN COST STARTED QUESTION"
@@ -47,10 +47,6 @@ def test_batches_are_listed(batch):
     assert row[4:13] == ["1", "1", "1", "2", "1", "1", "1", "1", "$1.25"]
     assert " ".join(row).endswith("What does {path} say about leaks?")
     assert "1 batch in " in call("batches").stderr
-
-
-def test_batches_are_printed_as_json(batch):
-    """`--json` prints the batches with their counts, without the content of their files."""
     printed = json.loads(call("batches", "--json").stdout)
     assert [*printed] == ["batches", "store", "project"]
     (one,) = printed["batches"]
@@ -60,16 +56,12 @@ def test_batches_are_printed_as_json(batch):
     assert "frozen" not in one
     shown = json.loads(call("batches", "b1", "--json").stdout)
     assert shown.keys() - one.keys() == {"failures"}
-    assert shown["failures"][0] == {
-        "reason": "invalid request",
-        "count": 1,
-        "numbers": [4],
-        "example": "the model refused the request",
-    }
+    example = "the model refused the request"
+    assert shown["failures"][0] == {"reason": "invalid request", "count": 1, "numbers": [4], "example": example}
 
 
-def test_only_batches_of_the_project_are_listed(batch, tmp_path):
-    """Batches of other projects are listed on request, with a column; one that is named may be of any project."""
+def test_only_batches_of_the_project_are_listed(batch, tmp_path, monkeypatch):
+    """Those of other projects are on request, with a column, and by name; none, or no store, is a line."""
     batch_here({"a": "not run"}, "b2", "/elsewhere")
     assert "b2" not in call("batches").stdout
     everything = call("batches", "--all-projects").stdout
@@ -78,6 +70,15 @@ def test_only_batches_of_the_project_are_listed(batch, tmp_path):
     assert call("batches", "b2").stdout.startswith("b2, looker, open")
     assert call("batches", "last").stdout.startswith("b1f00d, ")
     assert "no batches of " in call("batches", "--root", str(tmp_path)).stderr
+    for command, told in ((("batches", "b9"), "there is no batch b9"), (("runs", "--batch", "b9"), "no batch b9")):
+        missing = call(*command)
+        assert (missing.exit_code, missing.stdout, missing.stderr.count("\n")) == (2, "", 1)
+        assert told in missing.stderr
+    refused = call("runs", "--batch", "b1", "--follow")
+    assert (refused.exit_code, "--follow and --batch exclude each other" in refused.stderr) == (2, True)
+    monkeypatch.setenv("SPECIALIST_STORE", str(tmp_path / "none.db"))
+    assert "there is no store" in call("batches").stderr
+    assert json.loads(call("batches", "--json").stdout)["batches"] == []
 
 
 @pytest.mark.parametrize(("limit", "rows"), [("1", 1), ("none", 2)])
@@ -119,18 +120,6 @@ def test_lines_fit_the_terminal(batch, columns):
     assert "b1f00d" in text
 
 
-def test_without_batches_a_line_says_so(store):
-    """Without a store, or without batches, there is one line and no error; a named batch is not found."""
-    assert "there is no store" in call("batches").stderr
-    assert json.loads(call("batches", "--json").stdout)["batches"] == []
-    keep(alone=run_of("alone", NOON))
-    assert "no batches of " in call("batches").stderr
-    missing = call("batches", "b9")
-    assert (missing.exit_code, missing.stdout) == (2, "")
-    assert "there is no batch b9" in missing.stderr
-    assert len(missing.stderr.splitlines()) == 1
-
-
 def test_runs_of_batches_are_left_out(batch):
     """`runs` leaves out the runs of batches with all runs below them, and says how many there are."""
     result = call("runs")
@@ -140,15 +129,8 @@ def test_runs_of_batches_are_left_out(batch):
     assert "not listed" not in call("runs", "--specialist", "reader").stderr
 
 
-def test_a_batch_that_does_not_exist_has_no_runs(batch):
-    """An unknown batch is an error, and `--batch` excludes `--follow`."""
-    assert "there is no batch b9" in call("runs", "--batch", "b9").stderr
-    refused = call("runs", "--batch", "b1", "--follow")
-    assert (refused.exit_code, "--follow and --batch exclude each other" in refused.stderr) == (2, True)
-
-
 def test_a_batch_is_deleted(batch):
-    """A batch is deleted with its items, their runs and the runs below them; other runs stay."""
+    """With its items, their runs and the runs below them; other runs stay; `runs --delete --all` deletes both."""
     assert "--yes is required" in call("batches", "b1f00d", "--delete").stderr
     assert len(listed()) == 9
     assert "needs the id of a batch" in call("batches", "--delete", "--yes").stderr
@@ -156,10 +138,7 @@ def test_a_batch_is_deleted(batch):
     assert "b1f00d with 9 items and 6 runs deleted" in result.stderr
     assert listed() == ["alone"]
     assert "no batches" in call("batches").stderr
-
-
-def test_deleting_all_runs_deletes_those_of_batches(batch):
-    """`runs --delete --all` also deletes the runs that a listing leaves out."""
+    batch_here({"a": "answered"}, "b2")
     call("runs", "--delete", "--all", "--yes")
     assert listed() == []
 
@@ -229,7 +208,7 @@ def rows(page):
 
 
 def test_the_index_lists_all_runs_newest_first(three):
-    """Each run is a row; the page is private, and its path is printed."""
+    """Each run of the project is a row with its figures; the page is private, and replaced only with `--force`."""
     result = index()
     assert (result.exit_code, result.stdout) == (0, f"{INDEX}\n")
     assert stat.S_IMODE(INDEX.stat().st_mode) == 0o600
@@ -238,22 +217,21 @@ def test_the_index_lists_all_runs_newest_first(three):
     assert [row[2].rpartition(" ")[2] for row in told] == ["run_c", "run_b", "run_a"]
     assert [row[3].rpartition(">")[2] for row in told] == ["interrupted", "partial", "answered"]
     assert "3 runs of 2 specialists, $0.75" in page
+    assert f"of the project <code>{Path.cwd()}</code>" in page
     assert "href=" not in page.split("<main>")[1]
-
-
-def test_a_row_has_calls_cost_time_and_verified_quotes(store):
-    """The figures are those of the outcome; a quote that was not found is not counted as verified."""
-    keep(run_a=with_evidence("run_a", True, False, None, True, turns=2, model="sonnet"))
-    (row,) = json.loads(call("report", "--index", "--json").stdout)["runs"]
+    keep(run_d=with_evidence("run_d", True, False, None, True, at=NOON + DAY, turns=2, model="sonnet"))
+    keep(run_e=run_of("run_e", NOON, frozen={"system": "Look.", "project": "/elsewhere", "root": "/elsewhere"}))
+    refused = index("--with-reports")
+    assert (refused.exit_code, "already exists" in refused.stderr) == (2, True)
+    assert not Path("report-run_a.html").exists()
+    assert index("--force").exit_code == 0
+    assert set(re.findall(r"run_[a-e]", INDEX.read_text())) == {"run_a", "run_b", "run_c", "run_d"}
+    figures = ["2", "$0.50", "1 min 15 s", "2 of 4", "sonnet"]
+    assert [cell.rpartition(">")[2].strip() for cell in rows(INDEX.read_text())[0][4:]] == figures
+    row, *_ = json.loads(call("report", "--index", "--json").stdout)["runs"]
     assert (row["verified"], row["quotes"], row["seconds"], row["tool_calls"]) == (2, 4, 75.0, 2)
-    index()
-    assert [cell.rpartition(">")[2].strip() for cell in rows(INDEX.read_text())[0][4:]] == [
-        "2",
-        "$0.50",
-        "1 min 15 s",
-        "2 of 4",
-        "sonnet",
-    ]
+    index("--all-projects", "--force")
+    assert {"run_e", "run_a"} <= set(re.findall(r"run_[a-e]", INDEX.read_text()))
 
 
 def test_missing_reports_are_written_on_request(three):
@@ -267,17 +245,6 @@ def test_missing_reports_are_written_on_request(three):
     assert len(re.findall(r'<a href="report-', INDEX.read_text())) == 3
     assert "writing 3 reports" in index("--with-reports", "--force").stderr
     assert "<!doctype html>" in mine.read_text()
-
-
-def test_other_files_are_kept(three):
-    """A file that exists needs `--force`; without it, no report is written either."""
-    assert index().exit_code == 0
-    keep(run_d=run_of("run_d", NOON + DAY))
-    refused = index("--with-reports")
-    assert (refused.exit_code, "already exists" in refused.stderr) == (2, True)
-    assert not Path("report-run_a.html").exists()
-    assert index("--force").exit_code == 0
-    assert "run_d" in INDEX.read_text()
 
 
 def test_ids_that_are_no_file_names_are_not_linked(store):
@@ -329,7 +296,7 @@ def test_flags_that_contradict_each_other_are_refused(three, flags, said):
 
 
 def test_open_gives_the_browser_the_address_of_the_page(three, browser, tmp_path, monkeypatch):
-    """The page is written beside the store, its path printed, and its encoded address opened."""
+    """The page is beside the store, its path printed, and its address opened; without a browser, that is named."""
     folder = tmp_path / "a b&c$(d)"
     folder.mkdir()
     (tmp_path / "runs.db").rename(folder / "runs.db")
@@ -343,24 +310,10 @@ def test_open_gives_the_browser_the_address_of_the_page(three, browser, tmp_path
     assert call("report", "--index", "--open").stdout == f"{folder / INDEX}\n"
     assert browser.read_text() == (folder / INDEX).as_uri()
     assert 'href="report-run_a.html"' in (folder / INDEX).read_text()
-
-
-def test_open_without_a_browser_prints_the_address(three, tmp_path, monkeypatch):
-    """If no browser can be started, one line names the address; the page is written, and the exit code is 0."""
     monkeypatch.setattr(webbrowser, "_tryorder", None)
     monkeypatch.setenv("BROWSER", "/nowhere/browser %s")
     monkeypatch.setenv("PATH", "/nowhere")
     result = call("report", "run_a", "--open")
-    assert (result.exit_code, result.stdout) == (0, f"{tmp_path / 'report-run_a.html'}\n")
+    assert (result.exit_code, result.stdout) == (0, f"{folder / 'report-run_a.html'}\n")
     assert result.stderr.count("\n") == 1
-    assert f"no browser could be started; open {(tmp_path / 'report-run_a.html').as_uri()}" in result.stderr
-
-
-def test_the_index_lists_the_runs_of_this_project(three):
-    """Runs of other projects are listed with `--all-projects` only; the page names the project."""
-    keep(run_e=run_of("run_e", NOON, frozen={"system": "Look.", "project": "/elsewhere", "root": "/elsewhere"}))
-    index()
-    assert "run_e" not in INDEX.read_text()
-    assert f"of the project <code>{Path.cwd()}</code>" in INDEX.read_text()
-    index("--all-projects", "--force")
-    assert {"run_e", "run_a"} <= set(re.findall(r"run_[a-e]", INDEX.read_text()))
+    assert f"no browser could be started; open {(folder / 'report-run_a.html').as_uri()}" in result.stderr

@@ -21,7 +21,7 @@ ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def test_runs_are_listed_newest_first(three):
-    """Each run is a row on stdout; the number of runs and the store are on stderr."""
+    """Each run is a row; count and store are on stderr; id, prefix, `last`, specialist, status and number select."""
     result = call("runs")
     rows = [re.split(" {2,}", line) for line in result.stdout.splitlines()]
     assert result.exit_code == 0
@@ -32,16 +32,6 @@ def test_runs_are_listed_newest_first(three):
         ["run_a", "looker", "answered", "scripted", "2", "$0.50", "1.0 s", started(NOON - 40 * DAY), "What is known?"],
     ]
     assert re.search(rf": 3 runs · [\d.]+ kB in {three}$", result.stderr.strip())
-
-
-def started(at):
-    """Return a time as the listing shows it in the time zone of Kolkata."""
-    form = "%d %b %H:%M" if time.gmtime().tm_year == time.gmtime(at).tm_year else "%d %b %Y"
-    return time.strftime(form, time.gmtime(at + 5.5 * 3_600))
-
-
-def test_runs_are_filtered_by_id_specialist_status_and_number(three):
-    """Runs are selected by id or prefix, `last`, specialist, status, and number."""
     assert listed("run_a", "run_b") == ["run_b", "run_a"]
     assert listed("run") == ["run_c", "run_b", "run_a"]
     assert listed("last") == ["run_c"]
@@ -50,6 +40,12 @@ def test_runs_are_filtered_by_id_specialist_status_and_number(three):
     assert listed("--limit", "2") == ["run_c", "run_b"]
     assert listed("--limit", "none", "--status", "partial") == ["run_b"]
     assert listed("run_a", "--specialist", "reader") == []
+
+
+def started(at):
+    """Return a time as the listing shows it in the time zone of Kolkata."""
+    form = "%d %b %H:%M" if time.gmtime().tm_year == time.gmtime(at).tm_year else "%d %b %Y"
+    return time.strftime(form, time.gmtime(at + 5.5 * 3_600))
 
 
 def test_runs_are_filtered_by_age(store):
@@ -63,6 +59,7 @@ def test_runs_are_filtered_by_age(store):
     assert listed("--older-than", "1440m") == ["d3", "d20"]
 
 
+@pytest.mark.exhaustive
 def test_the_table_shows_twenty_runs_by_default(store):
     """A line on stderr reports the limit of 20 runs; JSON output has all runs."""
     keep(**{f"r{number}": run_of(f"r{number}", NOON + number, turns=0) for number in range(22)})
@@ -108,6 +105,9 @@ def test_a_missing_store_lists_no_runs(store):
         (["runs", "--delete", "--all"], "--yes is required without a terminal; nothing was deleted"),
         (["runs", "--delete", "run", "--yes"], "3 run ids start with run: "),
         (["runs", "--store", "none"], "choose a store with --store"),
+        (["runs", "--older-than", "soon"], "'--older-than': 'soon' is not an age; expected e.g. 12h, 30d or 8w"),
+        (["runs", "--limit", "-1"], "'--limit': '-1' is not a number of runs; expected a whole number or none"),
+        (["runs", "--status", "done"], "'--status': 'done' is not one of running, interrupted, answered"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -115,29 +115,13 @@ def test_an_impossible_request_is_refused_with_one_line(three, arguments, told):
     """An impossible request is refused with one line and exit code 2, and nothing is deleted."""
     result = call(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert told.format(three) in result.stderr
-    assert len(result.stderr.splitlines()) == 1
+    assert told.format(three) in " ".join(result.stderr.replace("│", " ").split())
+    assert "Usage: " in result.stderr or len(result.stderr.splitlines()) == 1
     assert len(listed()) == 3
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["--older-than", "soon"], "'soon' is not an age; expected e.g. 12h, 30d or 8w"),
-        (["--limit", "-1"], "'-1' is not a number of runs; expected a whole number or none"),
-        (["--status", "done"], "'done' is not one of running, interrupted, answered"),
-    ],
-)
-def test_an_invalid_flag_value_names_the_flag_and_accepted_values(three, arguments, told):
-    """The error for an invalid value names the flag and the accepted values."""
-    result = call("runs", *arguments)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert told in " ".join(result.stderr.replace("│", " ").split())
-    assert f"'{arguments[0]}'" in result.stderr
-
-
 @pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize("columns", [40, 80, 120, 200])
+@pytest.mark.parametrize("columns", [40, 120, 200])
 def test_a_listing_fits_the_terminal_width(three, columns):
     """A narrow terminal shows some columns and the question below each run."""
     keep(
@@ -229,7 +213,7 @@ def found(store, store_url):
 
 
 def test_all_words_are_found_in_questions_and_answers(found):
-    """Each word is in the question or in the answer, in any case and order, also at the end of long texts."""
+    """Each word is in question or answer, in any case or order, also far behind; no character is special."""
     assert found("owls") == ["c", "a"]
     assert found("MICE hunt night") == ["a"]
     assert found("roof finally") == ["c"]
@@ -237,16 +221,9 @@ def test_all_words_are_found_in_questions_and_answers(found):
     assert found("owls badgers") == []
     assert found("owls", "--limit", "1") == ["c"]
     assert found("owls", "--status", "failed") == []
-
-
-def test_no_character_has_a_special_meaning(found):
-    """Percent, underscore, backslash, quotes and characters that a database cannot hold stand for themselves."""
     assert found("%") == ["a"]
     assert found("o%ls") == []
-    assert found("mice_") == ["b"]
-    assert found("_") == ["b"]
-    assert found("\\") == ["b"]
-    assert found("\0") == found("\udcff") == ["b"]
+    assert found("mice_") == found("_") == found("\\") == found("\0") == found("\udcff") == ["b"]
     assert found("'") == found('"; drop') == []
 
 
@@ -294,20 +271,12 @@ def listing(*arguments):
 
 
 def test_child_runs_are_indented_below_their_parent(tree):
-    """The newest run comes first; child runs follow their parent, oldest first, indented by two spaces."""
+    """The newest run comes first, children below their parent; one listed alone and a transcript name the parent."""
     assert ids() == ["alone", "top", "  first", "    deep", "  second"]
     assert "(of " not in call("runs").stdout
-
-
-def test_a_child_listed_without_its_parent_shows_the_parent_id(tree):
-    """A child run without its parent is listed at its own place in time, with the id of the parent."""
     assert ids("--specialist", "owls") == ["second", "first"]
     assert [line.split("  ")[-1] for line in listing("--specialist", "owls")] == ["(of top) When?", "(of top) Why?"]
     assert ids("top", "deep") == ["deep", "top"]
-
-
-def test_a_transcript_names_parent_and_children(tree):
-    """A transcript lists the parent and the children below its heading, and as fields in JSON."""
     assert call("transcript", "first").stdout.splitlines()[1:3] == ["asked by top", "asked deep  looker  answered"]
     told = json.loads(call("transcript", "top", "--json").stdout)
     assert (told["parent_id"], [one["run_id"] for one in told["children"]]) == (None, ["first", "second"])
@@ -331,34 +300,21 @@ def two(store, tmp_path, monkeypatch):
 
 
 def test_a_listing_is_that_of_the_project(two, monkeypatch):
-    """Only runs of the project of the current folder or of `--root` are listed; all with `--all-projects`."""
+    """The project is that of the folder or of `--root`; `last` is its newest run without a parent; an id is any run."""
     assert listed() == ["child", "mine"]
     assert listed("--all-projects") == ["unknown", "theirs", "child", "mine"]
     assert listed("--root", str(two / "docs")) == ["theirs"]
+    assert listed("theirs", "mi") == ["theirs", "mine"]
+    assert listed("last") == ["mine"]
+    for command in ("transcript", "report"):
+        for flags, newest in (((), "mine"), (("--root", str(two)), "theirs"), (("--all-projects",), "unknown")):
+            assert json.loads(call(command, "last", "--json", *flags).stdout)["run_id"] == newest
+    assert call("transcript", "th").stdout.startswith("theirs  looker")
+    assert "report-theirs.html" in call("report", "theirs").stdout
     monkeypatch.chdir(two / "docs")
     assert listed() == ["theirs"]
     refused = call("runs", "--root", "nowhere")
     assert (refused.exit_code, "--root: nowhere is not a folder" in refused.stderr) == (2, True)
-
-
-def test_an_id_works_from_any_project(two):
-    """A run is listed, shown and reported by its id or a prefix from another project."""
-    assert listed("theirs", "mi") == ["theirs", "mine"]
-    assert call("transcript", "th").stdout.startswith("theirs  looker")
-    assert "report-theirs.html" in call("report", "theirs").stdout
-
-
-@pytest.mark.parametrize("command", ["transcript", "report"])
-def test_last_is_the_newest_run_of_the_project(two, command):
-    """`last` is the newest run of the project that has no parent, or of all projects."""
-
-    def run_of_last(*flags):
-        return json.loads(call(command, "last", "--json", *flags).stdout)["run_id"]
-
-    assert run_of_last() == "mine"
-    assert run_of_last("--root", str(two)) == "theirs"
-    assert run_of_last("--all-projects") == "unknown"
-    assert listed("last") == ["mine"]
 
 
 def test_an_empty_listing_is_one_line_that_counts_other_projects(two, tmp_path, monkeypatch):
