@@ -202,8 +202,8 @@ def test_words_are_kept(word, width):
     assert "".join("".join(lines).split()).count(word) >= 5 or cell_len(word) > width - 4
 
 
-def test_links_show_their_address_and_emphasis_its_style():
-    """Every link shows its address once, cut if it cannot be opened; only web and mail can be clicked; marks style."""
+def test_links_show_their_address_and_nothing_is_lost():
+    """Links show an address, cut if it cannot be opened; emphasis has a style; what cannot be parsed is unrendered."""
     assert colored("**a** *b* ~~c~~ `d`") == "\x1b[1ma\x1b[0m \x1b[3mb\x1b[0m \x1b[9mc\x1b[0m \x1b[36md\x1b[0m\n"
     text = (
         "[a](https://e.org) [b](file:///etc/passwd) [c](src/x.py) <d@e.org> ![i](https://e.org/i.png) <https://f.org>"
@@ -216,6 +216,10 @@ def test_links_show_their_address_and_emphasis_its_style():
         "a (https://e.org) b (file:///etc/passwd) c (src/x.py) d@e.org i (https://e.org/i.png) https://f.org"
     ]
     assert len("".join(plain(f"![i](data:image/png;base64,{'A' * 5_000})"))) < 210
+    assert plain("**a** " + "x" * MOST_CHARACTERS)[0].startswith("**a**")
+    for depth in range(1, 60):
+        assert "kept" in "".join("".join(plain("> " * depth + "kept", 200)).split())
+        assert "kept" in "".join("".join(plain("- " * depth + "kept", 200)).split())
 
 
 @pytest.mark.parametrize(
@@ -240,26 +244,6 @@ def test_links_show_their_address_and_emphasis_its_style():
 def test_each_element_has_its_form(text, lines):
     """Without styles, marks, indentation and blank lines distinguish the elements."""
     assert plain(text) == lines
-
-
-def test_deeply_nested_text_is_not_lost():
-    """The parser drops parts that are nested too deeply; such a text and a very long one are shown unrendered."""
-    assert plain("**a** " + "x" * MOST_CHARACTERS)[0].startswith("**a**")
-    for depth in range(1, 60):
-        assert "kept" in "".join("".join(plain("> " * depth + "kept", 200)).split())
-        assert "kept" in "".join("".join(plain("- " * depth + "kept", 200)).split())
-
-
-def test_prose_of_evidence_is_wrapped_again():
-    """Line breaks of a quote from a text file are only wrapping, unless a list or code follows; code keeps them all."""
-    quote = "one\ntwo\n- three\n\n    four"
-
-    def lines(source):
-        block = evidence_block([Evidence(source, quote, verified=True)])
-        return [line.strip() for line in shown(apart(block), color=False).splitlines()]
-
-    assert lines("a.md:3")[2:] == ["✓ a.md:3", "one two", "- three", "", "four"]
-    assert lines("a.py:3")[2:] == ["✓ a.py:3", "one", "two", "- three", "", "four"]
 
 
 LOOK = calls("search", {"query": "owls"})
@@ -308,8 +292,8 @@ def test_root_limits_the_file_tools(api, write, call, tmp_path):
     assert list(simulator.requests[1].results.values()) == ["bats.md"]
 
 
-def test_landing_stop_prints_the_salvage_without_another_request(api, write, call):
-    """The gathered evidence is printed instead of an answer, with exit code 0 and a line with the reason."""
+def test_x_12_a_failed_or_stopped_run_prints_the_gathered_evidence(api, write, call):
+    """With `--landing stop` without another request and exit code 0; if the API fails, 3; one line has the reason."""
     write("finder", "tool_calls_limit: 1")
     simulator = api([LOOK])
     result = call("finder", "What?", "--landing", "stop")
@@ -318,10 +302,6 @@ def test_landing_stop_prints_the_salvage_without_another_request(api, write, cal
     (line,) = result.stderr.splitlines()
     assert "partial: " in line
     assert "no answer at the limit of 1 tool call; raise tool_calls_limit to continue" in line
-
-
-def test_x_12_a_failed_run_prints_the_gathered_evidence(api, write, call):
-    """If the API fails after the first turn: exit code 3, the gathered evidence on stdout, one line on stderr."""
     write("finder")
     api([LOOK, faults.unauthorised()])
     result = call("finder", "What?")
@@ -336,17 +316,13 @@ INVENTED = {"source": "notes/owls.md:9", "quote": "Owls eat cheese."}
 QUESTION = ("finder", "What do owls eat?")
 
 
-def test_g_5_a_second_one_is_partial_with_exit_code_0(api, write, call):
-    """The flag beats the file; the reason says how many quotes were found."""
+def test_g_5_a_second_answer_without_quotes_is_partial_and_one_without_room_for_them_refused(api, write, call):
+    """The flag beats the file; where the answer has no place for quotes, flag and key are refused with the line."""
     write("finder", "evidence: off")
     api([LOOK, answers("cheese", evidence=[INVENTED]), answers("cheese!", evidence=[INVENTED])])
     result = call(*QUESTION, "--evidence", "require")
     assert (result.exit_code, result.stdout) == (0, "cheese!\n")
     assert "no quote of the answer was found in what was read: 0 of 1 quotes found" in result.stderr
-
-
-def test_g_5_require_is_refused_before_the_first_request_where_the_answer_has_no_place_for_quotes(api, write, call):
-    """The flag and the key are refused with the line of the file and exit code 2, and `check` reports the key."""
     path = write("finder", "output_schema: {type: object}")
     simulator = api([])
     result = call(*QUESTION, "--evidence", "require")
@@ -372,13 +348,6 @@ def test_g_5_the_offline_provider_satisfies_require(write, call, preset):
 LOOP = "for attempt in range(3):\n            try:\n                return 1"
 
 
-def test_a_quote_of_code_in_the_answer_is_not_repeated():
-    """A fence that evidence repeats is left out, in any length of fence; other code stays."""
-    answer = f"The files say:\n\n`a.py:3`\n```py\n        {LOOP}\n```\n\nAnd:\n\n````py\nother()\n````"
-    assert without_quotes(answer, [("a.py:3", LOOP)]) == "The files say:\n\nAnd:\n\n````py\nother()\n````"
-    assert without_quotes(answer, [("b.py:3", LOOP)]) == answer
-
-
 @pytest.mark.parametrize(
     ("quote", "expected"),
     [
@@ -389,10 +358,18 @@ def test_a_quote_of_code_in_the_answer_is_not_repeated():
     ],
 )
 def test_a_quote_of_code_has_its_own_indentation(quote, expected):
-    """The lines after the first one lose what the first one lost; relative indentation stays."""
+    """Later lines lose what the first one lost; prose is wrapped again; the answer does not repeat a quote of code."""
     block = evidence_block([Evidence("a.py:3", quote, verified=True)])
     lines = shown(apart(block), color=False).rstrip().splitlines()[3:]
     assert [line.removeprefix("    ").rstrip() for line in lines] == expected.splitlines()
+    prose = "one\ntwo\n- three\n\n    four"
+    for source, told in (("a.md:3", ["one two"]), ("a.py:3", ["one", "two"])):
+        block = evidence_block([Evidence(source, prose, verified=True)])
+        lines = [line.strip() for line in shown(apart(block), color=False).splitlines()]
+        assert lines[2:] == [f"✓ {source}", *told, "- three", "", "four"]
+    answer = f"The files say:\n\n`a.py:3`\n```py\n        {LOOP}\n```\n\nAnd:\n\n````py\nother()\n````"
+    assert without_quotes(answer, [("a.py:3", LOOP)]) == "The files say:\n\nAnd:\n\n````py\nother()\n````"
+    assert without_quotes(answer, [("b.py:3", LOOP)]) == answer
 
 
 @pytest.mark.parametrize(

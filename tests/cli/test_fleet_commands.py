@@ -6,12 +6,14 @@ import signal
 import pytest
 
 from bench.fleet.model import Model, serving
+from run_specialist.cli import map_run
 from run_specialist.store.batch_reader import StoredBatches
-from tests.cli.specialists_command import MAIN as WORKER
+from tests.cli.specialists_command import MAIN
 from tests.cli.specialists_command import call as specialists
 from tests.postgres_server import postgres_server
 from tests.unit.store.records import change
 
+WORKER = f"import run_specialist.fleet.worker as one; one._POLL = 0.2\n{MAIN}"
 PATIENCE = 60
 """Timeout, after which a hanging worker fails the test [s]."""
 
@@ -29,6 +31,7 @@ def server(running, monkeypatch):
     change(running.url, "drop schema if exists run_specialist cascade")
     change(running.url, "drop schema if exists run_specialist_queue cascade")
     monkeypatch.setenv("SPECIALIST_STORE", running.url)
+    monkeypatch.setattr(map_run, "LOOK", 0.2)
     return running
 
 
@@ -120,11 +123,8 @@ def test_a_batch_in_the_queue_has_a_cost_limit_and_failed_items_are_retried(serv
     model.refusal = "invalid"
     done = specialists(*put, "--cost-limit", "1")
     counts = json.loads(done.stdout)["counts"]
-    assert (done.exit_code, counts["not_run"], counts["failed"]) == (
-        4,
-        0,
-        {"invalid_request": summary["counts"]["not_run"]},
-    )
+    failed = {"invalid_request": summary["counts"]["not_run"]}
+    assert (done.exit_code, counts["not_run"], counts["failed"]) == (4, 0, failed)
     model.refusal = ""
     done = specialists(*put, "--cost-limit", "1", "--retry", "failed")
     assert (done.exit_code, json.loads(done.stdout)["counts"]["failed"]) == (0, {}), done.stderr

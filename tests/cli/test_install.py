@@ -131,8 +131,13 @@ def test_what_cannot_be_edited_safely_stays_and_the_lines_are_printed(case: str)
     assert path.read_text() == before
 
 
-def test_a_changed_entry_and_a_symlink_are_left_alone(project: Path) -> None:
-    """An entry that the user has edited is not replaced, nor removed; a link is not followed, nor replaced."""
+def test_only_its_own_entry_is_written_and_only_with_consent(project: Path) -> None:
+    """Without a terminal `--yes` is required; an edited entry is not replaced or removed, a link not followed."""
+    result = call("install", "gemini", "--dry-run")
+    assert (result.exit_code, '+  "mcpServers"' in result.stdout) == (0, True)
+    assert call("install", "gemini").exit_code == 2
+    assert not Path(".gemini").exists()
+    assert "name one of claude-code, codex" in call("install", "emacs").stderr
     path = Path(".mcp.json")
     call("install", "claude-code", "--yes")
     edited = path.read_text().replace('"type"', '"env": {"A": "1"},\n      "type"')
@@ -146,15 +151,6 @@ def test_a_changed_entry_and_a_symlink_are_left_alone(project: Path) -> None:
     path.symlink_to("elsewhere.json")
     result = call("install", "claude-code", "--yes")
     assert (result.exit_code, "symlink" in result.stderr, path.is_symlink()) == (2, True, True)
-
-
-def test_nothing_is_written_without_consent(project: Path) -> None:
-    """`--dry-run` shows the change only; without a terminal `--yes` is required, and other clients are refused."""
-    result = call("install", "gemini", "--dry-run")
-    assert (result.exit_code, '+  "mcpServers"' in result.stdout) == (0, True)
-    assert call("install", "gemini").exit_code == 2
-    assert not Path(".gemini").exists()
-    assert "name one of claude-code, codex" in call("install", "emacs").stderr
 
 
 def test_the_plugin_says_when_to_ask_which_specialist(project: Path) -> None:

@@ -194,7 +194,7 @@ def test_g_8_arguments_that_are_null_are_not_shown():
 
 
 def test_the_summary_counts_only_direct_children():
-    """Only direct children are counted, since each includes its descendants; unknown prices are omitted."""
+    """Each includes its descendants; unknown prices are omitted; the live total adds up all requests and past ones."""
     inner = Child("c", "owls", "answered", 2, Usage(100), 0.01)
     one = Child("a", "owls", "answered", 5, Usage(1_000), 0.02, children=(inner,))
     two = Child("b", "toads", "landed", 9, Usage(0, 0, 0, 234), 0.03)
@@ -205,6 +205,15 @@ def test_the_summary_counts_only_direct_children():
     assert summary(outcome_of("x", children=(unpriced,))).endswith(
         "1 specialist asked: 1 tool call, 10 tokens, included"
     )
+    total = RunningTotal()
+    total.add(Resumed("run-1", {}, "", 1_000, 0.5))
+    total.add(replied(100, 0.25))
+    total.add(ChildTold("run-2", "second", ChildTold("run-3", "third", replied(20, 0.125))))
+    total.add(Summarized("", 1, 2, 3, Usage(3, 0, 0, 0), 0.0625))
+    assert (total.tokens, total.cost_usd) == (1_123, 0.9375)
+    total.add(replied(1, None))
+    total.add(replied(1, 1.0))
+    assert (total.tokens, total.cost_usd) == (1_125, None)
 
 
 PATH = "thoughts/shared/decisions/landing-reserve.md"
@@ -212,18 +221,14 @@ PATH = "thoughts/shared/decisions/landing-reserve.md"
 
 @pytest.mark.parametrize(("width", "shown"), [(200, PATH), (50, "…/landing-reserve.md"), (30, "…/la")])
 def test_a_line_of_the_live_view_shows_the_end_of_a_path(width, shown):
-    """A terminal with room shows the whole path, a narrow one its end; at last the name is cut, too."""
+    """A terminal with room shows the whole path, a narrow one its end; each rung of a landing has a line."""
     called = Called("finished", "call_1", "read", {"path": PATH, "offset": 54})
     (line,) = lines_of(called, BudgetSpent("tool_calls", 30, 1, 29, "silent"), width=width)
     assert line.startswith(f"   1  read    {shown}")
     assert len(line) <= width
-
-
-@pytest.mark.parametrize("rung", Rung)
-def test_each_rung_of_a_landing_has_a_line(rung):
-    """The line of every rung names the limit and what happens now."""
-    (line,) = lines_of(Landed(Kind.TOOL_CALLS, rung))
-    assert line.startswith("  limit of tool calls reached: ")
+    for rung in Rung:
+        (line,) = lines_of(Landed(Kind.TOOL_CALLS, rung))
+        assert line.startswith("  limit of tool calls reached: ")
 
 
 WAIT = Retrying(429, 60.0, 2, "the API answered 429: This request would exceed\x1b[2J your rate limit.")
@@ -255,8 +260,8 @@ def drawn(view, width=80):
     return paper.getvalue().splitlines()
 
 
-def test_w2_a_wait_shows_the_time_left_and_the_reason(clock):
-    """The seconds count down; then the retry is on its way; the wait of a child has the child's name."""
+def test_w2_w6_a_wait_shows_the_time_left_and_the_reason(clock):
+    """The seconds count down; a child's wait has its name; what streamed before is gone, the next piece ends it."""
     shown = view()
     for event in (START, Requested(1, "auto"), WAIT):
         shown(event)
@@ -275,10 +280,6 @@ def test_w2_a_wait_shows_the_time_left_and_the_reason(clock):
     assert "third: retry 1 in 4 s" in drawn(shown)[0]
     shown(ChildTold("run-2", "second", Called("started", "c", "read", {"path": "a"})))
     assert "second: read" in drawn(shown)[0]
-
-
-def test_w6_the_text_of_a_broken_attempt_disappears(clock):
-    """What streamed before a wait is not shown any more; the next piece ends the wait."""
     shown = view()
     shown(START)
     shown(Requested(1, "auto"))
@@ -287,8 +288,7 @@ def test_w6_the_text_of_a_broken_attempt_disappears(clock):
     shown(WAIT)
     assert len(drawn(shown)) == 2
     shown.grow(live.Delta("Anew"))
-    assert "thinking" in drawn(shown)[0]
-    assert drawn(shown)[2] == "Anew"
+    assert ("thinking" in drawn(shown)[0], drawn(shown)[2]) == (True, "Anew")
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
@@ -309,19 +309,6 @@ def test_r7_a_wait_for_the_api_shows_the_time_left_and_the_reason(clock, width):
     assert "second: waiting · 4 requests at once" in drawn(shown, 80)[0]
     shown(ChildTold("run-2", "second", Waiting("finished", 3.0, "4 requests at once")))
     assert "waiting" not in drawn(shown, 80)[0]
-
-
-def test_tokens_and_cost_are_those_of_all_requests():
-    """Replies, summaries, children and what was spent before the run was resumed are added up."""
-    total = RunningTotal()
-    total.add(Resumed("run-1", {}, "", 1_000, 0.5))
-    total.add(replied(100, 0.25))
-    total.add(ChildTold("run-2", "second", ChildTold("run-3", "third", replied(20, 0.125))))
-    total.add(Summarized("", 1, 2, 3, Usage(3, 0, 0, 0), 0.0625))
-    assert (total.tokens, total.cost_usd) == (1_123, 0.9375)
-    total.add(replied(1, None))
-    total.add(replied(1, 1.0))
-    assert (total.tokens, total.cost_usd) == (1_125, None)
 
 
 @pytest.mark.parametrize(

@@ -42,8 +42,8 @@ def test_list_and_check_show_every_file_and_problem(project: Path) -> None:
     assert (rows["other"][:3], rows["finder"][:3]) == (["other", "ok", "codex"], ["finder", "ok", "12"])
 
 
-def test_check_strict(project: Path) -> None:
-    """`--strict` treats warnings as errors, in the listing and in the exit code; a missing skill always is one."""
+def test_check_is_strict_takes_names_and_says_how_to_mend_yaml(project: Path) -> None:
+    """`--strict` makes warnings errors; a missing skill is one; a name is found as for a run; remedies are named."""
     (project / "specialists" / "odd.md").write_text(ODD)
     assert call("check").exit_code == 0
     result = call("check", "--strict", "--json")
@@ -56,21 +56,25 @@ def test_check_strict(project: Path) -> None:
     result = call("check", "specialists/skilled.md")
     assert result.exit_code == 2
     assert "skilled.md:2:1: error: skills: no skill named nope" in result.stderr + result.stdout
+    (project / "specialists" / "odd.md").write_text("---\ndescription: Finds: notes\n---\nText.\n")
+    (project / "specialists" / "tab.md").write_text("---\ndescription: d\ncountdown:\n\tfrom: 3\n---\nText.\n")
+    odd, tab, missing = call("check", "odd", "finder"), call("check", "tab"), call("check", "odder")
+    assert "odd.md:2:19: warning: is not valid YAML (mapping values are not allowed in" in odd.stdout
+    assert 'put quotes around the value with ": " inside)' in odd.stdout
+    assert odd.stdout.endswith("2 files: 1 ok, 1 with warnings (1 warning, 1 notice)\n")
+    assert "line 4 begins with a tab; use spaces" in tab.stdout
+    assert (missing.exit_code, "did you mean odd" in missing.stderr) == (2, True)
 
 
-def test_help_lists_commands_and_an_unknown_command_is_reported(project: Path) -> None:
-    """`--help-all` lists the commands below headings, and an unknown command is reported without a traceback."""
+@pytest.mark.exhaustive
+def test_help_lists_commands_and_shells_complete_names(project: Path) -> None:
+    """`--help-all` has headings, an unknown command no traceback; completion offers specialists after `show`."""
     text = program("--help-all").stdout
     headings = ["Specialist files:", "Stored runs:", "Many questions:", "Several machines:", "Other programs:"]
     assert [line for line in text.splitlines() if line in headings] == headings
     wrong = program("chekc")
     assert wrong.returncode == 2
     assert "Traceback" not in wrong.stderr
-
-
-@pytest.mark.exhaustive
-def test_shells_complete_names(project: Path) -> None:
-    """Shell completion offers the names of specialists after `show`."""
     words = {"_SPECIALISTS_COMPLETE": "complete_bash", "COMP_WORDS": "specialists show fi", "COMP_CWORD": "2"}
     done = program(env=os.environ | words)
     assert done.stdout.split() == ["finder"]
@@ -125,30 +129,14 @@ def test_new_refuses_values_that_fail_a_strict_check(project: Path, flag: str, v
     assert not (project / "specialists" / "fresh.md").exists()
 
 
-def test_check_takes_names_and_says_how_to_mend_yaml(project: Path) -> None:
-    """A name is found as for a run; an unquoted `: ` and a tab are named with the remedy; levels are counted."""
-    (project / "specialists" / "odd.md").write_text("---\ndescription: Finds: notes\n---\nText.\n")
-    (project / "specialists" / "tab.md").write_text("---\ndescription: d\ncountdown:\n\tfrom: 3\n---\nText.\n")
-    odd, tab, missing = call("check", "odd", "finder"), call("check", "tab"), call("check", "odder")
-    assert "odd.md:2:19: warning: is not valid YAML (mapping values are not allowed in" in odd.stdout
-    assert 'put quotes around the value with ": " inside)' in odd.stdout
-    assert odd.stdout.endswith("2 files: 1 ok, 1 with warnings (1 warning, 1 notice)\n")
-    assert "line 4 begins with a tab; use spaces" in tab.stdout
-    assert (missing.exit_code, "did you mean odd" in missing.stderr) == (2, True)
-
-
-def test_new_copies_a_specialist(project: Path) -> None:
-    """Only the name and what flags give differ from the source; nothing is asked."""
+def test_new_copies_a_specialist_or_writes_placeholders_that_check_reports(project: Path) -> None:
+    """A copy differs in the name and what flags give; without a description placeholders are problems with a line."""
     text = GOOD.replace("---\n", "---\n# kept\n", 1)
     (project / "specialists" / "finder.md").write_text(text)
     assert call("new", "copy", "--from", "finder", "--tool-calls-limit", "24").stdout == "specialists/copy.md\n"
     copied = (project / "specialists" / "copy.md").read_text()
     assert copied == text.replace("name: finder", "name: copy").replace("tool_calls_limit: 12", "tool_calls_limit: 24")
     assert call("new", "none", "--from", "nobody").exit_code == 2
-
-
-def test_new_without_a_terminal_writes_placeholders_that_check_reports(project: Path) -> None:
-    """Without a terminal and a description, the file has placeholders, each a problem with file and line."""
     result = call("new", "fresh")
     assert (result.exit_code, result.stdout) == (0, "specialists/fresh.md\n")
     assert "replace the lines with TODO" in result.stderr
@@ -250,7 +238,7 @@ ENTRY = {"./.vscode/specialist.schema.json": ["specialists/*.md", ".claude/agent
 
 
 def test_the_schema_is_written_and_the_settings_are_printed(project: Path, tmp_path: Path) -> None:
-    """The lines to paste are printed, the user's settings never touched; a link out of the project is refused."""
+    """The user's settings are never touched, no link followed; the schema is draft 7, and accepts any other name."""
     outside = tmp_path / "outside"
     outside.mkdir()
     Path(".vscode").symlink_to(outside)
@@ -267,11 +255,6 @@ def test_the_schema_is_written_and_the_settings_are_printed(project: Path, tmp_p
     assert json.loads(f"{{{lines}}}") == {"yaml.schemas": ENTRY}
     assert SETTINGS.read_text() == '{ // mine\n  "a": 1,\n}\n'
     assert sorted(path.name for path in SCHEMA.parent.iterdir()) == ["settings.json", "specialist.schema.json"]
-
-
-def test_the_installed_schema_suggests_names_and_allows_others(project: Path) -> None:
-    """The installed schema is draft 7, suggests tools and models, and accepts any other name."""
-    call("schema", "--install")
     schema = json.loads(SCHEMA.read_text())
     jsonschema.Draft7Validator.check_schema(schema)
     draft_7 = jsonschema.Draft7Validator(schema)
@@ -284,8 +267,7 @@ def test_the_installed_schema_suggests_names_and_allows_others(project: Path) ->
         assert not draft_7.is_valid(front)
     assert "grep" in schema["properties"]["tools"]["anyOf"][1]["items"]["anyOf"][0]["enum"]
     assert {"sonnet", "inherit", "offline"} <= set(schema["properties"]["model"]["anyOf"][0]["anyOf"][0]["enum"])
-    printed = json.loads(call("schema").stdout)
-    assert printed | {"$schema": schema["$schema"]} == schema
+    assert json.loads(call("schema").stdout) | {"$schema": schema["$schema"]} == schema
 
 
 DEFAULT = ["glob", "grep", "ls", "read", "respond", "search"]

@@ -192,7 +192,10 @@ def test_a_flag_and_a_variable_refuse_to_answer_offline(write, refused, monkeypa
 
 
 def test_a_named_offline_is_refused_with_its_place(write, refused, monkeypatch):
-    """If `offline` was named, the line says where, and does not advise to set a key, which would not help."""
+    """The line says where, and does not advise to set a key; `offline: refuse` needs no flag, and has its line."""
+    path = write("finder", "offline: refuse")
+    assert refused() == f"{path}:4:1: {JUDGES} no model is configured; {HOW}"
+    assert "the model of this run is offline" in refused("--model", "offline")
     write("finder", "model: offline")
     for flags, why in (([], "the model in its file is offline"), (["--model", "offline"], "the model of this run is")):
         assert refused("--require-model", *flags).startswith(f"finder: a model is required, but {why}")
@@ -200,13 +203,6 @@ def test_a_named_offline_is_refused_with_its_place(write, refused, monkeypatch):
     for line in ([], ["model: inherit"]):
         write("finder", *line)
         assert refused("--require-model") == f"finder: a model is required, but SPECIALIST_MODEL is offline; {ANOTHER}"
-
-
-def test_a_judgement_is_not_made_offline(write, refused, notes):
-    """A file with `offline: refuse` is refused with the line of the key, also without any flag."""
-    path = write("finder", "offline: refuse")
-    assert refused() == f"{path}:4:1: {JUDGES} no model is configured; {HOW}"
-    assert "the model of this run is offline" in refused("--model", "offline")
 
 
 def test_resume_refuses_too(write, call, store):

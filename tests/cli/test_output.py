@@ -105,8 +105,8 @@ def test_the_file_gets_what_a_pipe_would_get(put, ask, notes):
     assert "Škofja" in text
 
 
-def test_an_existing_file_keeps_its_permissions_and_its_link(put, notes):
-    """The target of a symlink is replaced, with its permissions; no other file is left in the folder."""
+def test_an_existing_file_keeps_its_permissions_its_link_and_on_a_full_disk_its_text(put, notes, monkeypatch):
+    """The target of a link is replaced, and no other file left; with a full disk the answer is printed."""
     (notes / "old.md").write_text("old")
     (notes / "old.md").chmod(0o640)
     (notes / "link.md").symlink_to("old.md")
@@ -115,6 +115,15 @@ def test_an_existing_file_keeps_its_permissions_and_its_link(put, notes):
     assert "mice" in (notes / "old.md").read_text()
     assert stat.S_IMODE((notes / "old.md").stat().st_mode) == 0o640
     assert ((notes / "link.md").is_symlink(), set(notes.iterdir())) == (True, before)
+    (notes / "answer.md").write_text("old")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(console, "temporary_file", full)
+    code, out, error = put("answer.md")
+    assert (code, "mice" in out, (notes / "answer.md").read_text()) == (2, True, "old")
+    assert "No space left on device; the answer was printed instead" in error
 
 
 @pytest.mark.parametrize(
@@ -147,19 +156,6 @@ def test_a_place_without_permission_is_refused_before_the_run(put, notes, monkey
     monkeypatch.setattr(console.tempfile, "TemporaryFile", refuse)
     assert "Permission denied" in put("new.md")[2]
     assert ((notes / "old.md").read_text(), (notes / "new.md").exists()) == ("old", False)
-
-
-def test_an_answer_that_cannot_be_written_is_printed(put, notes, monkeypatch):
-    """If the disk is full at the end, the answer is printed, the old file stays, and the exit code is 2."""
-    (notes / "answer.md").write_text("old")
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(console, "temporary_file", full)
-    code, out, error = put("answer.md")
-    assert (code, "mice" in out, (notes / "answer.md").read_text()) == (2, True, "old")
-    assert "No space left on device; the answer was printed instead" in error
 
 
 def test_a_run_without_an_answer_leaves_the_file_unchanged(write, call, api, notes, store):

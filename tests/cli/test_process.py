@@ -116,8 +116,8 @@ def test_under_nohup_a_run_outlives_its_terminal(api, write, program):
 
 
 @pytest.mark.exhaustive
-def test_a_second_ctrl_c_ends_at_once(write, program):
-    """A second Ctrl-C ends the program even while it is waiting, with exit code 130 and no traceback."""
+def test_s3_6_ctrl_c_does_not_wait_for_a_hanging_tool_nor_a_second_one_for_anything(write, program):
+    """A tool that hangs delays neither outcome nor exit; a second Ctrl-C ends a waiting program without traceback."""
     write("finder")
     process = program("finder", "What?", "--model", "offline", code=NEVER_LETS_GO)
     for _ in range(2):
@@ -125,11 +125,6 @@ def test_a_second_ctrl_c_ends_at_once(write, program):
         process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, err) == (130, "run-specialist: interrupted\n")
-
-
-@pytest.mark.exhaustive
-def test_s3_6_ctrl_c_does_not_wait_for_a_hanging_tool(write, program):
-    """A tool that hangs delays neither the outcome nor the exit of the program."""
     write("finder")
     process = program("finder", "What?", "--model", "offline", "--json", code=HANGING_TOOL)
     assert process.stderr.readline() == "hanging\n"
@@ -450,18 +445,14 @@ def test_texts_of_files_and_arguments_are_sanitized(poisoned):
     )
 
 
-def test_an_answer_reaches_a_pipe_unchanged(api, write, call):
-    """A pipe gets the model's answer unchanged; the lines on standard error have no control characters."""
+def test_an_answer_reaches_a_pipe_unchanged_and_json_escapes_control_characters(api, write, call):
+    """Standard error has no control characters; JSON parses back; special spaces and joiners are kept."""
     write("finder")
     api([says(tool_use("search", {"query": "owls"})), answers(SENDABLE, evidence=[{"source": "x", "quote": SENDABLE}])])
     done = call("finder", "What do owls eat?")
     assert done.stdout == f"{SENDABLE}\n"
     assert "quote not found in the tool results" in done.stderr
     assert harm(done.stderr) == []
-
-
-def test_json_escapes_control_characters():
-    """JSON escapes control characters and lone surrogates, and parses back; text keeps special spaces and joiners."""
     out = io.TextIOWrapper(io.BytesIO(), "utf-8")
     print_json({POISON: [POISON, "caf\u00e9 \u6f22\u5b57"]}, to=out)
     printed = out.buffer.getvalue().decode()

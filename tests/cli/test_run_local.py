@@ -91,8 +91,8 @@ def test_an_invalid_address_is_named_without_its_secrets(write, call, monkeypatc
     assert usage_error(call("finder", "What?", "--model", "ollama:x")).endswith(f"; {adding('openai')}")
 
 
-def test_a_key_is_sent_to_the_model_and_with_each_question(local, write, call, monkeypatch):
-    """VLLM_API_KEY is sent; the keys of other services are not."""
+def test_a_key_goes_to_its_server_and_no_question_away_by_a_redirect(local, write, call, monkeypatch):
+    """VLLM_API_KEY is sent, other keys are not; a server on loopback cannot pass the question on."""
     write("finder")
     server = local("vllm", [answers("yes")])
     monkeypatch.setenv("VLLM_API_KEY", " my-own-key\n")
@@ -100,10 +100,6 @@ def test_a_key_is_sent_to_the_model_and_with_each_question(local, write, call, m
     assert call("finder", "What?", "--model", MODELS["vllm"]).stdout == "yes\n"
     sent = [headers["authorization"] for _, headers in server.asked] + [server.requests[0].headers["authorization"]]
     assert sent == ["Bearer my-own-key"] * 2
-
-
-def test_a_redirect_does_not_lead_away_from_this_machine(local, write, call):
-    """A server on loopback cannot pass the question on by a redirect."""
     write("finder")
     other, server = local("vllm"), local("ollama")
     away = {"location": f"{other.base_url}/chat/completions"}

@@ -331,8 +331,8 @@ def rewritten(store, **changed):
 RESUMED = ("resume", "last", "And toads?", "--tool-calls-limit", "60", "--all-projects", "--json")
 
 
-def test_p1_a_stored_run_cannot_choose_its_root(own, write, call, tmp_path):
-    """A root outside of the current project needs `--root`, and is printed."""
+def test_p1_a_stored_run_cannot_choose_its_root_or_local_model(own, write, call, tmp_path):
+    """A root outside of the project needs `--root`, and is printed; a model that nobody named is refused."""
     write("finder")
     call("finder", "What do owls eat?", *OFFLINE, "--quiet")
     outside = tmp_path / "outside"
@@ -349,6 +349,13 @@ def test_p1_a_stored_run_cannot_choose_its_root(own, write, call, tmp_path):
     assert allowed.exit_code == 0
     assert f"files are read in {outside}\n" in allowed.stderr
     assert "the secret of the outside" in json.loads(allowed.stdout)["answer"]
+    call("reader", "What do owls eat?", *OFFLINE, "--quiet")
+    with sqlite3.connect(tmp_path / "runs.db") as database:
+        database.execute("update runs set model = ?", ["local:/nowhere/evil.gguf"])
+    database.close()
+    refused = specialists(*RESUMED, "--trust")
+    assert refused.exit_code == 2
+    assert "would load /nowhere/evil.gguf; neither its file nor the call names this model" in refused.output
 
 
 @pytest.mark.exhaustive(one_in=2)
@@ -378,14 +385,3 @@ def test_p1_a_stored_run_does_not_drop_the_restrictions_of_its_file(own, call, t
     resumed = specialists(*RESUMED, "--trust")
     assert "`fetch` is not offered: it would fetch pages of" in resumed.output
     assert "data, such as a stored run" in resumed.output
-
-
-def test_p1_a_stored_model_loads_no_weights(own, call, tmp_path):
-    """A local model that neither the file nor the call names is refused, also for the user's own file."""
-    call("reader", "What do owls eat?", *OFFLINE, "--quiet")
-    with sqlite3.connect(tmp_path / "runs.db") as database:
-        database.execute("update runs set model = ?", ["local:/nowhere/evil.gguf"])
-    database.close()
-    refused = specialists(*RESUMED, "--trust")
-    assert refused.exit_code == 2
-    assert "would load /nowhere/evil.gguf; neither its file nor the call names this model" in refused.output

@@ -39,24 +39,18 @@ from tests.wire.simulator.replies import answers, refuses
         ("run-specialist finder --json --cost-limit much -- What?", "usage", "--cost-limit"),
         ("specialists show nobody --json", "usage", "no specialist named nobody"),
         ("specialists nonsense --json", "usage", "nonsense"),
+        ("run-specialist nobody -- why --json", None, "no specialist named nobody"),
     ],
 )
 def test_t11_a_usage_error_is_an_object_with_json(program, write, words, kind, part):
-    """Standard output is one object with the kind and the message; standard error and the exit code are as before."""
+    """Standard output is one object with kind and message, and empty where `--json` is a word behind `--`."""
     write("finder")
     name, *arguments = words.split()
     with program(*arguments, code=MAINS[name]) as process:
         out, err = process.communicate(timeout=60)
-    error = json.loads(out)["error"]
-    assert (process.returncode, error["kind"], part in error["message"], part in err) == (2, kind, True, True)
-
-
-@pytest.mark.exhaustive
-def test_t11_a_word_of_the_question_is_not_the_flag(program, notes):
-    """Without the flag standard output stays empty; behind `--`, the word belongs to the question."""
-    with program("nobody", "--", "why", "--json") as process:
-        assert process.communicate(timeout=60)[0] == ""
-    assert notes.is_dir()
+    error = json.loads(out)["error"] if kind else {"kind": None, "message": part + out}
+    assert (process.returncode, error["kind"], part in err) == (2, kind, True)
+    assert part in error["message"] if kind else out == ""
 
 
 @pytest.mark.parametrize(
@@ -198,18 +192,13 @@ LIMITS = {
 SAME = [f"{flag.removeprefix('--').replace('-', '_')}: 900" for flag in LIMITS]
 
 
-def test_s3_4_each_limit_flag_overrides_the_file(job_of):
-    """Each flag overrides 900 in the file, and the limits of the other flags are unchanged."""
+def test_s3_4_s0_8_each_limit_flag_overrides_the_file(job_of):
+    """Each flag overrides 900 in the file, the others are unchanged; `none` removes one, also of the preset."""
     flags = " ".join(f"{flag} {given}" for flag, (_, given, _) in LIMITS.items())
     assert limits_of(job_of(flags, *SAME)) == {kind: limit for kind, _, limit in LIMITS.values()}
     assert limits_of(job_of("--time-limit 90.5", *SAME)) == dict.fromkeys(Kind, 900) | {Kind.TIME: 90.5}
-
-
-def test_s0_8_none_removes_the_limit_of_the_file(job_of):
-    """`none` removes each limit, also one of the file or of its preset."""
     flags = " ".join(f"{flag} none" for flag in LIMITS)
-    assert limits_of(job_of(flags, *SAME, "preset: soft-warning")) == {}
-    assert limits_of(job_of(flags)) == {}
+    assert limits_of(job_of(flags, *SAME, "preset: soft-warning")) == limits_of(job_of(flags)) == {}
 
 
 def test_every_setting_flag_reaches_the_run(job_of):
@@ -303,8 +292,8 @@ def test_a_question_without_a_name_is_put_to_the_specialist_that_fits(write, cal
     assert (json.loads(quiet.stdout)["specialist"], "asking" in quiet.stderr) == (asked, False)
 
 
-def test_without_a_word_the_specialists_are_listed(write, call):
-    """A line for each that works here, and how to ask one."""
+def test_without_a_word_specialists_are_listed_and_those_with_powers_asked_by_name_only(write, call, notes):
+    """A line for each that works here; neither `--trust` nor a name that is a path lets a description choose one."""
     write("finder")
     write("broken", "tool_calls_limit: many")
     write("judge", "offline: refuse")
@@ -313,6 +302,13 @@ def test_without_a_word_the_specialists_are_listed(write, call):
     assert {"finder", "codebase-analyst"} <= listed
     assert not {"broken", "judge", "fact-checker"} & listed
     assert (result.exit_code, "run-specialist [NAME] 'QUESTION'" in result.stderr) == (0, True)
+    write("owls", "tools: [read, edit]", "writable: [notes]")
+    own = notes.parent / "home/.config/run-specialist/specialists/mine.md"
+    own.parent.mkdir(parents=True)
+    own.write_text("---\nname: mine\ndescription: Owls and mice.\ntools: [read, bash]\n---\nYou hunt.\n")
+    write("path").write_text(f"---\nname: {own}\ndescription: Owls and mice.\n---\nYou hunt.\n")
+    result = call("Do owls eat mice?", "--model", "offline", "--trust", "--json")
+    assert json.loads(result.stdout)["specialist"] == "codebase-analyst"
 
 
 def test_the_default_is_asked_if_no_description_fits_better(write, call, user_file, project_file):
@@ -338,17 +334,6 @@ def test_the_default_is_asked_if_no_description_fits_better(write, call, user_fi
     assert "pyproject.toml:2: default_specialist: must be the name of a specialist" in asked()
 
 
-def test_a_specialist_with_powers_is_asked_by_name_only(write, call, notes):
-    """Neither `--trust`, nor a name that is the path of another file, lets a description choose it."""
-    write("owls", "tools: [read, edit]", "writable: [notes]")
-    own = notes.parent / "home/.config/run-specialist/specialists/mine.md"
-    own.parent.mkdir(parents=True)
-    own.write_text("---\nname: mine\ndescription: Owls and mice.\ntools: [read, bash]\n---\nYou hunt.\n")
-    write("path").write_text(f"---\nname: {own}\ndescription: Owls and mice.\n---\nYou hunt.\n")
-    result = call("Do owls eat mice?", "--model", "offline", "--trust", "--json")
-    assert json.loads(result.stdout)["specialist"] == "codebase-analyst"
-
-
 def test_a_specialist_that_cannot_be_asked_is_refused_with_its_reason(write, refused, notes):
     """A missing one with the existing folders searched, one whose `paths` match no file with the remedies, a cycle."""
     write("finder", "paths: thoughts, plans")
@@ -365,7 +350,8 @@ def test_a_specialist_that_cannot_be_asked_is_refused_with_its_reason(write, ref
 
 def test_strict_refuses_a_file_with_warnings(write, refused, call):
     """With `--strict` each warning is an error with its place, which --quiet does not hide; else the same file runs."""
-    path = write("finder", "colour_of_owls: brown", "tools: Grep, Telescope")
+    write("toads")
+    path = write("finder", "colour_of_owls: brown", "tools: Grep, Telescope", "agents: toad")
     for quiet in ([], ["--quiet"]):
         said = refused("finder", "What?", "--strict", *quiet)
         assert f"{path}:4:1: colour_of_owls: unknown key" in said
@@ -373,17 +359,9 @@ def test_strict_refuses_a_file_with_warnings(write, refused, call):
     result = call("finder", "What?", "--model", "offline")
     assert result.exit_code == 0
     assert f"warning: {path}:4:1: colour_of_owls: unknown key" in result.stderr
-    assert call("finder", "What do owls eat?", "--model", "offline", "--quiet").stderr == ""
-
-
-def test_unknown_agents_cause_one_warning(write, call):
-    """The run continues without them, with one warning that has file, line and a suggestion."""
-    write("toads")
-    path = write("finder", "agents: toad")
-    result = call("finder", "What do owls eat?", "--model", "offline")
-    assert (result.exit_code, "mice" in result.stdout) == (0, True)
     said = [line.partition(": ")[2] for line in result.stderr.splitlines() if "agents" in line]
-    assert said == [f"warning: {path}:4:1: agents: no specialist named toad; did you mean toads?"]
+    assert said == [f"warning: {path}:6:1: agents: no specialist named toad; did you mean toads?"]
+    assert call("finder", "What do owls eat?", "--model", "offline", "--quiet").stderr == ""
 
 
 @pytest.fixture
@@ -496,16 +474,12 @@ def test_a_missing_or_unclear_question_is_refused(write, call, words, given, tol
     assert told in result.stderr.splitlines()[-1]
 
 
-def test_a_text_that_is_too_long_is_refused(asked, write, call, monkeypatch):
-    """An endless pipe is not read for ever."""
+def test_standard_input_that_is_too_long_or_closed_is_refused(asked, write, call, monkeypatch, capsys):
+    """An endless pipe is not read for ever; a program without standard input gets the reason and no traceback."""
     monkeypatch.setattr(ask, "LARGEST", 9)
     assert asked(input="nine char") == "nine char"
     result = call("finder", *OFFLINE, input="ten charss")
     assert (result.exit_code, "standard input is longer than" in result.stderr) == (2, True)
-
-
-def test_closed_standard_input_is_no_question(monkeypatch, capsys):
-    """A program without standard input gets the reason instead of a traceback."""
     monkeypatch.setattr(sys, "stdin", None)
     assert ask.question_from(["why?"]) == "why?"
     for words, told in ((None, "there is no question; use:"), (["-"], "standard input is closed")):
@@ -534,8 +508,9 @@ def test_text_that_was_not_read_is_mentioned_once(write, program, tmp_path, give
         assert (process.returncode, told.count(UNREAD)) == (0, times)
 
 
-def test_a_question_does_not_wait_for_an_open_pipe(write, program):
-    """A pipe that stays open and empty, as from a program that starts this one, is neither waited for nor mentioned."""
+@pytest.mark.exhaustive
+def test_an_open_pipe_is_waited_for_only_without_a_question(write, program):
+    """With one it is not mentioned; without one, and without input for a second, a line says what is awaited."""
     write("finder")
     read_end, write_end = os.pipe()
     process = program("finder", "what", "do", "owls", "eat?", "--model", "offline", stdin=read_end)
@@ -543,15 +518,8 @@ def test_a_question_does_not_wait_for_an_open_pipe(write, program):
     os.close(read_end)
     os.close(write_end)
     assert (process.returncode, "mice" in out, UNREAD in told) == (0, True, False)
-
-
-@pytest.mark.exhaustive
-def test_waiting_for_a_pipe_is_announced(write, program):
-    """Without a question, and without any input for a second, a line says what is awaited; then the pipe is read."""
-    write("finder")
     process = program("finder", "--model", "offline", stdin=subprocess.PIPE)
-    first = process.stderr.readline()
-    assert "waiting for the question on standard input" in first
+    assert "waiting for the question on standard input" in process.stderr.readline()
     out, _ = process.communicate("What do owls eat?")
     assert (process.returncode, "mice" in out) == (0, True)
 

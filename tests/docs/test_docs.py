@@ -44,29 +44,26 @@ from tests.scripted_provider import ScriptedProvider, calls
 NOTES = sorted((ROOT / "thoughts").rglob("*.md"))
 
 
-def test_the_readme_starts_with_two_commands_and_ci_runs_the_second():
-    """The README starts with the two commands for newcomers, and `.ci/run` runs the tests with the second one.
-
-    It adds the flag for all tests.
-    """
+def test_the_readme_starts_with_two_commands_and_lists_the_built_in_specialists():
+    """`.ci/run` runs the tests with the second command; each built-in specialist is named, and loads well."""
     first = blocks(README, "console")[0].splitlines()
     assert first == [
         'uv run run-specialist thoughts-analyzer "Why does the sub-agent loop land softly instead of cutting off?"',
         "uv run --group test pytest",
     ]
     assert f"{first[1]} --exhaustive" in (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines()
+    paths = {path.stem: path for path in (ROOT / "specialists").glob("*.md")}
+    listed = " ".join(README.split()).split("The package includes ", 1)[1].split(". ", 1)[0]
+    assert set(re.findall(r"`([a-z-]+)`", listed)) == set(paths)
+    assert [problem for path in paths.values() for problem in load(path).problems] == []
 
 
-def test_every_limit_is_documented():
-    """Every limit is documented: its flag with a valid value, what it counts, and what is reserved for the landing."""
+def test_every_limit_and_preset_is_documented():
+    """A limit with its flag and a valid value; each preset with what it sets, and when to use it."""
     rows = [(row[0].strip("`"), *row[1].strip("`").split(), *row[2:]) for row in table(LIMITS_PAGE, "## Limits")]
     assert [(key, flag) for key, flag, *_ in rows] == [(key, FLAGS[kind]) for key, kind in LIMITS.items()]
     assert all(takes(key)(value) == value for key, _, value, *_ in rows)
     assert all(len(row) == 5 and all(row) for row in rows)
-
-
-def test_the_presets_are_documented_with_their_settings():
-    """Each cell of the presets' table is what the preset sets, and a paragraph says when to choose it."""
     head = ["budget_notice", "countdown", "landing"]
     told = {}
     for name, *cells, others in table(LIMITS_PAGE, "## Presets"):
@@ -123,14 +120,6 @@ async def test_the_documented_structured_answer_fits_its_schema(tmp_path, misfit
     assert (outcome.status, outcome.output) == (status, whole if status == "answered" else None)
     if status == "answered":
         assert outcome.answer == said.strip()
-
-
-def test_the_readme_lists_the_built_in_specialists():
-    """The README names each built-in specialist and no other, and each file loads without a problem."""
-    paths = {path.stem: path for path in (ROOT / "specialists").glob("*.md")}
-    listed = " ".join(README.split()).split("The package includes ", 1)[1].split(". ", 1)[0]
-    assert set(re.findall(r"`([a-z-]+)`", listed)) == set(paths)
-    assert [problem for path in paths.values() for problem in load(path).problems] == []
 
 
 def test_the_readme_session_shows_countdown_and_landing():
@@ -197,15 +186,11 @@ def test_every_relative_link_names_an_existing_place(document):
         assert not anchor or anchor in anchors(target.read_text(encoding="utf-8")), f"{path}#{anchor}"
 
 
-def test_the_start_page_leads_to_every_page():
-    """docs/README.md links each page of docs/ and each page of measurements."""
+def test_the_start_page_leads_to_every_page_and_all_can_be_read():
+    """docs/README.md links each page; there are at most 20 with 35,000 words, and 150 lines in the README."""
     links = set(re.findall(r"\]\(([^)#:\s]+\.md)", page("README")))
     assert {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"} <= links
     assert {f"../bench/{path.name}" for path in (ROOT / "bench").glob("*.md")} <= links
-
-
-def test_the_documents_are_short_enough_to_be_read():
-    """20 pages, 35,000 words, 12 of them explained; the README has at most 150 lines, CONTRIBUTING fits on a page."""
     pages = [path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")]
     assert len(pages) <= 20
     assert sum(len(text.split()) for text in pages) <= 35_000
@@ -234,13 +219,9 @@ SPEC.loader.exec_module(GENERATOR)
 PAGE = page("reference")
 
 
-def test_the_reference_is_current():
-    """After a change of a command or a key, `python docs/make_reference.py` was run."""
+def test_the_reference_is_current_and_complete():
+    """Each option of a command is named, each key has a text, the guide leads with eight; a modeline may stay."""
     assert GENERATOR.page() == PAGE, "run: uv run python docs/make_reference.py"
-
-
-def test_every_command_has_its_section_with_all_options():
-    """Each command has a heading, and each of its options is named below it or among the shared ones."""
     shared = PAGE.split("\n## Commands\n")[0]
     for name, command in GENERATOR.commands():
         (below,) = re.findall(rf"^### {name}\n(.*?)(?=^##)", PAGE, re.MULTILINE | re.DOTALL)
@@ -249,10 +230,6 @@ def test_every_command_has_its_section_with_all_options():
         if "All shared options but" in below:
             missing = [one for one in missing if f"`{one}" not in shared]
         assert set(missing) <= {"--help", "--install-completion", "--show-completion"}, name
-
-
-def test_every_key_says_what_it_means():
-    """No key of a specialist file is without a text, and the guide leads with eight of them."""
     (section,) = re.findall(r"^## Keys of a specialist file\n(.*?)(?=^##)", PAGE, re.MULTILINE | re.DOTALL)
     rows = dict(re.findall(r"^- `(\w+)`: (.*)$", section, re.MULTILINE))
     assert set(rows) == set(Specialist.model_fields) - {"path", "prompt"}
@@ -260,16 +237,12 @@ def test_every_key_says_what_it_means():
     first = [row[0].strip("`") for row in table(FILES, "# Write a specialist")]
     assert len(first) == 8
     assert set(first) <= set(rows)
+    file = load_text(f"---\n{MODELINE}description: d\n---\nYou find dates.\n", Path("release-dater.md"))
+    assert (file.problems, file.tool_calls_limit) == ((), yaml.safe_load(MODELINE)["tool_calls_limit"])
 
 
 # The section on editors of docs/specialist-files.md: the modeline may stay.
 (MODELINE,) = (text for text in blocks(FILES, "yaml") if "$schema=" in text)
-
-
-def test_the_modeline_may_stay_in_a_specialist_file():
-    """A file whose front matter begins with the modeline has no problem, and the values of the example."""
-    file = load_text(f"---\n{MODELINE}description: d\n---\nYou find dates.\n", Path("release-dater.md"))
-    assert (file.problems, file.tool_calls_limit) == ((), yaml.safe_load(MODELINE)["tool_calls_limit"])
 
 
 # Every behaviour id in a test's name is defined in docs/behaviours.md, and every defined id has a test.

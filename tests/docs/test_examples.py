@@ -69,7 +69,7 @@ On the README, other examples come between the run that reaches its limit and th
 REPORTS = ("specialists check",)
 """Commands whose exit code 2 is a result: the new file of the README still has lines to fill in."""
 COPIED = (
-    *("README.md", "CHANGELOG.md", "pyproject.toml", "specialists", "thoughts/shared/decisions"),
+    *("README.md", "CHANGELOG.md", "pyproject.toml", "specialists", "thoughts/shared/decisions/2026-11-21"),
     *("docs/limits.md", "docs/evals.md", "src/run_specialist/loop/loop.py"),
 )
 """A part of this repository, so that each search is quick."""
@@ -83,8 +83,6 @@ FILES = {
     "drafts/thoughts-analyzer.md": (ROOT / "specialists/thoughts-analyzer.md").read_text(encoding="utf-8"),
 }
 """Files of the reader that the documents mention."""
-TIMEOUT = 60
-"""Timeout of one command, which starts an interpreter and may search the whole repository [s]."""
 
 # Run before the program: an import finds no package of an extra.
 _BASE = """
@@ -95,11 +93,6 @@ def find_spec(name, path=None, target=None):
     parts = name.split(".")
     return None if missing & {{".".join(parts[:end]) for end in (1, 2)}} else find(name, path, target)
 PathFinder.find_spec = find_spec
-"""
-_PROGRAM = """
-sys.argv[0] = {program!r}
-from run_specialist.cli.entry import {function}
-{function}()
 """
 _FORKS = """
 import gc, importlib, json, os
@@ -119,8 +112,9 @@ for text in sys.stdin:
     print(os.waitstatus_to_exitcode(os.waitpid(program, 0)[1]), flush=True)
 else:
     sys.exit()
-for number, path in enumerate((os.devnull, "out", "err")):
-    os.dup2(os.open(os.path.join(start["outputs"], path), os.O_RDWR | os.O_CREAT | os.O_TRUNC), number)
+for number, path in enumerate((start["stdin"], "out", "err")):
+    flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC if number else os.O_RDONLY
+    os.dup2(os.open(os.path.join(start["outputs"], path), flags), number)
 os.chdir(start["cwd"])
 os.environ.clear()
 os.environ.update(start["env"])
@@ -134,8 +128,6 @@ end(0)
 """
 """Forks a program for each line of standard input, and prints its exit code: the imports take most of its time."""
 QUOTED = re.compile(r"""'[^']*'|"[^"$`]*"| #.*""")
-SHELL = re.compile(r"[|<>;&*$~`]|^\w+=")
-"""Outside of quotes in a line that needs a shell."""
 
 
 def commands(page):
@@ -168,21 +160,8 @@ def missing():
 
 
 @pytest.fixture(scope="module")
-def programs(tmp_path_factory):
-    """A folder with the two programs, as an installation without extras has them."""
-    folder = tmp_path_factory.mktemp("programs")
-    for program in PROGRAMS:
-        code = _BASE + _PROGRAM
-        code = code.format(missing=missing(), program=program, function=program.replace("-", "_"))
-        (folder / f"{program}.py").write_text(code)
-        (folder / program).write_text(f'#!/bin/sh\nexec "{sys.executable}" "{folder / program}.py" "$@"\n')
-        (folder / program).chmod(0o755)
-    return folder
-
-
-@pytest.fixture(scope="module")
 def forks():
-    """The process that forks the programs of lines that need no shell."""
+    """The process that forks the programs."""
     command = [sys.executable, "-c", _BASE.format(missing=missing()) + _FORKS.replace("{root!r}", repr(str(ROOT)))]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield process
@@ -206,32 +185,36 @@ def template(tmp_path_factory):
 
 
 @pytest.fixture
-def run(programs, forks, template, tmp_path):
+def run(forks, template, tmp_path):
     """Return a function that runs a line as a shell does in a copy of the template, with a new home folder."""
     project, home = tmp_path / "project", tmp_path / "home"
     home.mkdir()
     shutil.copytree(template, project)
-    path = os.pathsep.join([str(programs), os.environ["PATH"]])
-
-    env = {"PATH": path, "HOME": str(home), "COLUMNS": "100", "NO_COLOR": "1", "SHELL": "/bin/sh"}
+    env = {"PATH": os.environ["PATH"], "HOME": str(home), "COLUMNS": "100", "NO_COLOR": "1", "SHELL": "/bin/sh"}
 
     def run_line(line):
-        if not SHELL.search(QUOTED.sub("", line)):
-            words = shlex.split(line, comments=True)
-            start = {"words": words, "cwd": str(project), "env": env, "outputs": str(tmp_path)}
-            print(json.dumps(start), file=forks.stdin, flush=True)
-            code = int(forks.stdout.readline())
-            return subprocess.CompletedProcess(line, code, *((tmp_path / name).read_text() for name in ("out", "err")))
-        return subprocess.run(
-            ["sh", "-c", line],  # noqa: S607 - any shell
-            cwd=project,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=TIMEOUT,
-        )
+        assert not re.search(r"[;&*$~`]", QUOTED.sub("", line)), "only a shell can read this line"
+        before, _, rest = line.rpartition(" | ")
+        command, _, target = rest.partition(" > ")
+        command, _, source = command.partition(" < ")
+        words = shlex.split(command, comments=True)
+        own = [word for word in words if re.match(r"[A-Z_]+=", word)]
+        if before:
+            source = "piped"
+            (project / source).write_bytes(subprocess.check_output(shlex.split(before), cwd=project))
+        start = {
+            "words": words[len(own) :],
+            "cwd": str(project),
+            "env": env | dict(word.split("=", 1) for word in own),
+            "outputs": str(tmp_path),
+            "stdin": str(project / source) if source else os.devnull,
+        }
+        print(json.dumps(start), file=forks.stdin, flush=True)
+        code = int(forks.stdout.readline())
+        done = subprocess.CompletedProcess(line, code, *((tmp_path / name).read_text() for name in ("out", "err")))
+        if target:
+            (project / target).write_text(done.stdout)
+        return done
 
     run_line.project = project
     return run_line
@@ -370,17 +353,13 @@ def test_the_errors_of_the_page_are_those_of_the_command(looked_up):
 MAP_PAGE = page("map")
 
 
-def test_the_fields_and_counts_of_rows_are_documented():
-    """The tables have exactly the keys of a row, and each count, by its name on a terminal."""
+def test_the_page_on_map_matches_the_code():
+    """The keys of a row, each count, amounts and times, each key of summary and plan, each event with its fields."""
     said = {name for row in table(MAP_PAGE, "## Progress and counts") for name in row[0].split(", ")}
     names = {field.name.replace("_", " ").replace("aborted", "interrupted") for field in fields(Counts)}
     assert said == names - {"under way", "earlier", "total"}
     told = [name for row in table(MAP_PAGE, "## Answers") for name in named(row[0])]
     assert sorted(told) == sorted(done().as_row())
-
-
-def test_the_numbers_are_those_of_the_code():
-    """Amounts and times in the text are the constants of the code."""
     text = " ".join(MAP_PAGE.split())
     assert f"({batch_options.CONFIRM_ABOVE:.2f} unless given)" in text
     assert f"more than {map_progress.EACH_UP_TO} items get a line every {map_progress.SECONDS:.0f} seconds" in text
@@ -388,10 +367,6 @@ def test_the_numbers_are_those_of_the_code():
     assert TELLING == 5
     assert "the forecast is made from the first five items" in text
     assert f"`--format {'|'.join(FORMATS)}`" in text
-
-
-def test_the_json_and_the_events_of_the_command_are_documented():
-    """Each key of the summary and of the plan, and each event with its fields, is documented."""
     section = JSON.split("## specialists map\n")[1].split("\n## ")[0]
     first, second = section.split("| event | when | fields |")
     keys = set(re.findall(r"`([a-z_0-9]+)`", first))
@@ -419,18 +394,14 @@ def test_the_example_runs(own_notes, capsys, example):
 TEXT = page("agents")
 
 
-def test_the_tools_are_documented_with_their_arguments_and_results():
-    """The table of tools, with arguments and results, matches the server."""
+def test_the_page_on_agents_has_the_tools_and_numbers_of_the_code():
+    """The tools of the server with arguments and results; seconds, sizes and counts, even across a line break."""
     rows = {row[0].strip("`"): row for row in table(TEXT, "## The tools of the server")}
     for tool in tools.run_tools(Catalogue({}, ())):
         _, arguments, result = rows[tool.name]
         assert named(arguments) == [*tool.input_schema["properties"]]
         assert result == "the same" or named(result) == [*tool.output_schema["properties"]]
     assert [*rows][1:] == [*tools.RESERVED]
-
-
-def test_documented_numbers_equal_those_of_the_code():
-    """Seconds, sizes and counts in the docs are those of the code, even where a line break splits them."""
     words = " ".join(TEXT.split())
     assert f"Without news for {runs.HEARTBEAT:.0f} seconds" in words
     assert f"waits up to {tools.LONGEST_WAIT} seconds" in words
@@ -572,17 +543,13 @@ def test_every_public_name_event_and_error_is_documented():
     assert f"the base of the next {words[len(below) - 1]}" in PYTHON_PAGE
 
 
-def test_the_stream_example_lands_with_three_calls(own_notes, capsys):
-    """The example of a stream lands with its three calls, and prints so from the events."""
+def test_the_examples_of_a_stream_and_of_spans_print_what_happened(own_notes, capsys, monkeypatch):
+    """The stream lands with its three calls; the spans are those of the run and its children, with all attributes."""
     (example,) = [text for _, text in EXAMPLES if "runner.stream" in text]
     names = asyncio.run(execute(example))
     told = capsys.readouterr().out
     assert "at the limit of" in told
     assert names["stream"].outcome.status == "landed"
-
-
-def test_the_span_example_prints_the_run_and_its_children(own_notes, monkeypatch):
-    """The example prints the run and its child spans; the attributes are exactly those that the code can set."""
     said = (ROOT / "src/run_specialist/loop/observing.py").read_text(encoding="utf-8")
     attribute = r"((?:gen_ai|run_specialist|error)\.[a-z_.]+)"
     assert set(re.findall(f"`{attribute}`", SPANS)) == set(re.findall(f'"{attribute}"', said))

@@ -63,14 +63,10 @@ async def test_the_documented_specialist_calls_the_documented_function(project):
     assert results(provider.requests[1].messages[-1])[0].startswith("Rung: one of the ways")
 
 
-def test_the_kinds_that_left_accepts_are_documented():
-    """The page lists all kinds that `left` accepts, with the names it accepts."""
+async def test_the_documented_tool_adapts_to_the_remaining_calls():
+    """It asks only one source when fewer than three calls are left; the page lists all kinds that `left` accepts."""
     (line,) = re.findall(r"`ctx\.left\(kind\)` takes (.*?), and returns", PAGE, re.DOTALL)
     assert re.findall(r"`(\w+)`", line) == [kind.value for kind in Kind]
-
-
-async def test_the_documented_tool_adapts_to_the_remaining_calls():
-    """The tool on the page asks only one source when fewer than three calls are left."""
     (example,) = [text for text in EXAMPLES if "def survey" in text]
     survey = (await execute(example.split("async with")[0]))["survey"]
     looks = [calls(("survey", {"topic": "owls"}), first_id=number) for number in (1, 2)]

@@ -122,8 +122,8 @@ def test_the_json_fields_of_runs_reports_and_tunings_are_documented(project):
     assert [f"`{name}`" for name in printed if f"`{name}`" not in text] == []
 
 
-def test_the_json_fields_of_batches_are_documented(project):
-    """The table has all fields of a batch, those of its listing and those that only a single one has."""
+def test_the_json_fields_of_batches_and_the_resumption_text_are_documented(project):
+    """The table has all fields of a batch; the quoted text is the real one for 60 tool calls of which 30 are used."""
     keep_batch(place(None).url, {"a": "not run"}, "b1", place(None))
     printed = json.loads(call("specialists batches b1 --json").stdout)
     told = [name for row in table(JSON, "## specialists batches") for name in named(row[0])]
@@ -133,6 +133,8 @@ def test_the_json_fields_of_batches_are_documented(project):
     assert printed.keys() - page.keys() == set()
     item = page["items"][0]
     assert [name for name in ("total", "items", *named(text)) if name not in item and name not in page] == []
+    budget = Budget.of({Kind.TOOL_CALLS: 60}).spend(30)
+    assert prompts.resumed(budget, [Kind.TOOL_CALLS], None, []) in [text.strip() for text in blocks(STORED, "text")]
 
 
 async def test_the_kinds_of_a_transcript_are_documented(tmp_path):
@@ -149,12 +151,6 @@ async def test_the_kinds_of_a_transcript_are_documented(tmp_path):
     told = {row[0].strip("`"): [row[1], *row[2].split(", ")] for row in table(JSON, "## specialists transcript")}
     assert told == {**left, "summary": ["assistant", "text"]}
     assert [key for key in printed if f"`{key}`" not in JSON.split("## specialists transcript")[1]] == []
-
-
-def test_the_docs_quote_the_real_resumption_text():
-    """The resumption text quoted in the docs is the real one for 60 tool calls of which 30 are used."""
-    budget = Budget.of({Kind.TOOL_CALLS: 60}).spend(30)
-    assert prompts.resumed(budget, [Kind.TOOL_CALLS], None, []) in [text.strip() for text in blocks(STORED, "text")]
 
 
 def test_the_store_is_where_and_what_the_page_says(project):

@@ -56,7 +56,7 @@ def test_e10_without_an_effect_seldom_a_verdict(cases, rounds):
 
 
 def test_e10_several_variants_share_the_error_probability():
-    """The more variants are compared, the wider is the interval of each, so that all of them hold together."""
+    """The more variants, the wider each interval; five equal signs occur by chance; 0.1 + 0.2 - 0.3 is no gain."""
     scores = [0.5] * 10, [0.6, 0.4, 0.7, 0.6, 0.6, 0.6, 0.7, 0.5, 0.6, 0.7]
     alone = compared(*scores)
     first, *others = comparisons(result_of(*scores, more={"b": scores[1], "c": scores[0]}))
@@ -64,6 +64,14 @@ def test_e10_several_variants_share_the_error_probability():
     assert first.score.low < alone.score.low
     assert [one.variant for one in others] == ["b", "c"]
     assert (alone.verdict, first.verdict) == ("better", "cannot be told")
+    nothing = 0.1 + 0.2 - 0.3
+    assert mean_interval([nothing] * 8, 0.05) == mean_interval([nothing] * 20, 0.05) == (0.0, 0.0)
+    assert cases_needed([nothing] * 8, 0.05) is None
+    assert [fewest_cases(alpha) for alpha in (0.05, 0.05 / 2, 0.05 / 3)] == [6, 7, 7]
+    assert mean_interval([], 0.05) is median_interval([], 0.05) is None
+    assert mean_interval([1.0] * 5, 0.05) is median_interval([1.0] * 5, 0.05) is None
+    assert mean_interval([1.0] * 6, 0.05) == median_interval([1.0] * 6, 0.05) == (1.0, 1.0)
+    assert mean_interval([1.0] * 6, 0.025) is None
 
 
 @given(SCORES, st.sampled_from([0.0, 0.05, 0.5]))
@@ -102,8 +110,8 @@ def test_verdicts(before, after, tolerance, verdict, regression, text):
     assert text in verdict_text(one)
 
 
-def test_cases_of_one_side_are_named():
-    """A case that ended on one side only is left out of all differences, and named."""
+def test_e10_only_common_cases_and_checks_are_compared():
+    """A case that ended on one side only is named; a check that one side lacks changes nothing; a failed run is 0."""
     result = result_of([1.0, None, 0.5], [1.0, 1.0, None])
     aborted = case_run("case 3", "as it is", 0.0, status="aborted")
     (one,) = comparisons(replace(result, runs=(*result.runs, aborted)))
@@ -112,10 +120,6 @@ def test_cases_of_one_side_are_named():
         "case 3: left out, because only the baseline has an ended run",
         "case 2: left out, because the baseline has no ended run",
     ]
-
-
-def test_e10_only_common_checks_are_compared():
-    """A check that one side lacks, e.g. as its judge failed, changes no difference; a failed run scores 0."""
     runs = (
         case_run("a", "main", 1.0, 0.0),
         case_run("a", "as it is", 1.0),
@@ -192,8 +196,8 @@ def test_e9_the_file_is_as_it_was_at_the_commit(find, project, tmp_path):
 
 
 @NEEDS_GIT
-def test_a_file_can_have_had_another_path(find, project):
-    """`REF:PATH` names it from the top of the repository; a link is not a regular file, and is not followed."""
+def test_a_file_can_have_had_another_path_but_none_outside(find, project, tmp_path, monkeypatch):
+    """`REF:PATH` names it, no link is followed, no path leads out of its copy; `git:` excludes an eval."""
     (project / "specialists" / "finder.md").rename(project / "specialists" / "renamed.md")
     (project / "specialists" / "link.md").symlink_to("/etc/passwd")
     commit(project)
@@ -204,16 +208,16 @@ def test_a_file_can_have_had_another_path(find, project):
         find("HEAD")
     assert find("HEAD:specialists/renamed.md").path.read_text() == "changed"
     assert find("git:HEAD:specialists/link.md").path.read_text() == "/etc/passwd"
-
-
-@NEEDS_GIT
-def test_a_schema_of_a_copy_cannot_be_elsewhere(find, project, tmp_path):
-    """The paths that a committed file names do not lead out of its copy, as they do not lead out of its project."""
     (tmp_path / "secret.json").write_text("{}")
     for path in ("../../secret.json", str(tmp_path / "secret.json")):
         commit(project, specialists__finder_DOT_md=OLD.replace("../shapes/answer.json", path))
         file = Registry([]).find(str(find("HEAD").path))
         assert [problem.key for problem in file.problems if problem.level == "error"] == ["output_schema"]
+    git(project, "tag", "eval-1")
+    stored = Baseline("eval-1", None, Variant("as it is", "a.md", "1"))
+    monkeypatch.setattr(baseline, "earlier_eval", lambda *_: stored)
+    assert find("eval-1") is find("eval:eval-1") is stored
+    assert find("git:eval-1").path is not None
 
 
 @pytest.mark.exhaustive(one_in=5)
@@ -237,16 +241,6 @@ def test_e8_a_baseline_that_does_not_exist_is_one_line(find, project, text, part
     assert str(raised.value).startswith(f"{project}/specialists/finder.md:1:1: baseline ")
     assert "\n" not in str(raised.value)
     assert "\x1b" not in str(raised.value)
-
-
-@NEEDS_GIT
-def test_an_eval_is_found_before_a_commit(find, project, monkeypatch):
-    """`git:` excludes the stored eval of that name."""
-    git(project, "tag", "eval-1")
-    stored = Baseline("eval-1", None, Variant("as it is", "a.md", "1"))
-    monkeypatch.setattr(baseline, "earlier_eval", lambda *_: stored)
-    assert find("eval-1") is find("eval:eval-1") is stored
-    assert find("git:eval-1").path is not None
 
 
 def test_a_result_in_json_is_read_again(tmp_path):
@@ -320,18 +314,6 @@ def test_the_interval_contains_the_mean_and_mirrors(differences):
     assert above >= median(differences) - 1e-9
 
 
-def test_e10_too_few_cases_have_no_interval():
-    """Five equal signs occur by chance once in sixteen; six suffice; 0.1 + 0.2 - 0.3 in each case is no gain."""
-    nothing = 0.1 + 0.2 - 0.3
-    assert mean_interval([nothing] * 8, 0.05) == mean_interval([nothing] * 20, 0.05) == (0.0, 0.0)
-    assert cases_needed([nothing] * 8, 0.05) is None
-    assert [fewest_cases(alpha) for alpha in (0.05, 0.05 / 2, 0.05 / 3)] == [6, 7, 7]
-    assert mean_interval([], 0.05) is median_interval([], 0.05) is None
-    assert mean_interval([1.0] * 5, 0.05) is median_interval([1.0] * 5, 0.05) is None
-    assert mean_interval([1.0] * 6, 0.05) == median_interval([1.0] * 6, 0.05) == (1.0, 1.0)
-    assert mean_interval([1.0] * 6, 0.025) is None
-
-
 @pytest.mark.parametrize(
     ("differences", "needed"),
     [
@@ -353,8 +335,8 @@ def suites(result, compared=()):
     return ET.fromstring(junit(result, compared).encode()).findall("testsuite")  # noqa: S314 - our own document
 
 
-def test_each_case_of_each_variant_is_a_test():
-    """With time, reasons and the commands that show its runs; no answer is an error, what did not begin is skipped."""
+def test_each_case_of_each_variant_but_the_baseline_is_a_test():
+    """With time, reasons and commands; no answer is an error, what did not begin skipped, a regression failed."""
     result = result_of([1.0, 1.0], [1.0, None])
     bad = CaseRun("case 2", "as it is", 1, "r2", "answered", (Check("Contains", False, "no mice"),), seconds=1.25)
     worse = CaseRun("case 2", "as it is", 2, "r3", "answered", (Check("Regex", False),), seconds=0.5)
@@ -371,10 +353,6 @@ def test_each_case_of_each_variant_is_a_test():
     (_, new) = suites(replace(result_of([], []), cases=("a", "b", "c"), runs=(failed, missing)))
     assert [[child.tag for child in test] for test in new] == [["error", "system-out"], ["skipped"], ["skipped"]]
     assert [test[0].attrib["message"] for test in new] == ["busy (529)", "the cost limit is reached", "it did not run"]
-
-
-def test_the_baseline_is_not_under_test():
-    """What it fails is skipped; a regression is a test that fails, and any other verdict one that passes."""
     result = result_of([True] * 6 + [False], [False] * 7)
     compared = comparisons(result)
     base, new = suites(result, compared)

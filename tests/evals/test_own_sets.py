@@ -60,17 +60,13 @@ def one_index_per_sandbox() -> Iterator[None]:
 
 
 def test_e14_every_specialist_has_a_set_with_eight_cases():
-    """Each specialist that comes along has eight cases, two of them without an answer in this repository."""
+    """Two of them without an answer in this repository; the wheel carries the specialists without their sets."""
     assert {path.name.removesuffix(".evals.yaml") for path in SPECIALISTS.glob("*.evals.yaml")} == NAMES
     for name in NAMES:
         cases = yaml.safe_load((SPECIALISTS / f"{name}.evals.yaml").read_text(encoding="utf-8"))["cases"]
         kinds = [{one if isinstance(one, str) else next(iter(one)) for one in case["evaluators"]} for case in cases]
         assert (len(cases), sum("Gap" in kind for kind in kinds)) == (8, 2)
         assert all("CitesPath" in kind or "Gap" in kind for kind in kinds)
-
-
-def test_the_wheel_carries_the_specialists_without_their_sets():
-    """Each specialist is packed by its name, and no set is: their questions are about this repository."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     packed = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
     listed = re.findall(r"`([a-z-]+)`", " ".join(README.split()).split("The package includes ", 1)[1].split(". ", 1)[0])

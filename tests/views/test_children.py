@@ -74,8 +74,8 @@ def shown():
     return data(parent(OWLS, SAME), RUNS)
 
 
-def test_x_11_the_tree_has_each_with_its_question_and_figures(shown):
-    """The tree shows each child with question, figures and the call that started it, also for parallel children."""
+def test_x_11_the_tree_has_each_with_its_figures_which_are_counted_once(shown):
+    """Each child with question, figures and the call that started it; its spending counts once."""
     owls, same = shown["children"]["asked"]
     assert [(one["run_id"], one["question"], one["call"]) for one in (owls, same)] == [
         ("a", "Why?", 2),
@@ -93,10 +93,6 @@ def test_x_11_the_tree_has_each_with_its_question_and_figures(shown):
     assert len(owls["did"]) == len(full_run().calls)
     assert [call["child"] for turn in shown["turns"] for call in turn["calls"]] == ["b", "a", None]
     assert json.loads(json.dumps(shown)) == shown
-
-
-def test_x_11_spending_of_children_is_counted_once(shown):
-    """The children's spending counts once in the figures and the chart, and is listed separately from the requests."""
     own = shown["requests"]["total"]["total"]
     took = shown["children"]
     assert (took["calls"], took["tokens"], took["cost_usd"]) == (6, 1_050, pytest.approx(0.021))
@@ -207,8 +203,8 @@ async def test_f_8_both_runs_are_shown_side_by_side(tmp_path):
     assert "Side by side" not in report(source)
 
 
-async def test_f_3_the_page_bills_only_what_the_fork_has_requested(tmp_path):
-    """Requests, timeline and figures leave the copied turns out; the budget begins with what they spend."""
+async def test_f_3_f_4_the_page_bills_only_what_the_fork_has_requested(tmp_path):
+    """Figures leave the copied turns out; the budget begins with what they spend; the source may be gone."""
     _, fork = await pair(tmp_path)
     page = data(fork)
     assert [row["turn"] for row in page["requests"]["rows"]] == [3, 4]
@@ -219,10 +215,6 @@ async def test_f_3_the_page_bills_only_what_the_fork_has_requested(tmp_path):
     assert [share for _, share in calls["lines"][0]] == [0.4, 0.4, 0.6, 0.6]
     (mark,) = page["turns"][2]["before"]
     assert (mark["kind"], mark["words"]) == ("forked", f"Forked from {fork.forked_from}")
-
-
-async def test_f_4_the_source_may_be_gone(tmp_path):
-    """Without its source, the page of a fork names it and the model of the copied turns, and shows the rest."""
     _, fork = await pair(tmp_path)
     (shown,) = data(fork)["comparison"]
     before, after = shown["sides"]

@@ -225,8 +225,8 @@ def test_answers_are_read_side_by_side():
     assert "- Judge: &#34;The answer does not claim: Owls eat toads.&#34;" in page
 
 
-def test_the_axis_holds_all_intervals():
-    """Intervals are drawn to one scale, within the axis; a verdict without an interval has none."""
+def test_the_axis_holds_all_intervals_and_what_is_missing_is_said(monkeypatch):
+    """Intervals have one scale; a verdict without one has none; missing cases are said, and too many counted."""
     result = result_of([0.5] * 8, [0.9, 0.8, 0.9, 0.4, 0.9, 0.9, 0.9, 0.9], more={"b": [0.0] * 8})
     page = eval_page_of(result)
     ranges = [tuple(map(float, one)) for one in re.findall(r'class="range" x="([\d.]+)%" width="([\d.]+)%"', page)]
@@ -235,6 +235,11 @@ def test_the_axis_holds_all_intervals():
     assert ranges[0][0] > 40
     assert ranges[1][0] < 10
     assert 'class="interval"' not in eval_page_of(result_of([0.5] * 4, [0.9] * 4))
+    result = result_of([], [])
+    assert "The eval has no cases." in eval_page_of(result)
+    assert "not run" in text_of(eval_page_of(replace(result, cases=("a",))))
+    monkeypatch.setattr(eval_page, "MOST_CASES", 2)
+    assert "The last 3 cases are not listed" in text_of(eval_page_of(result_of([1.0] * 5, [1.0] * 5)))
 
 
 def test_e12_runs_are_linked_to_their_reports():
@@ -245,15 +250,6 @@ def test_e12_runs_are_linked_to_their_reports():
     page = eval_page_of(result, reports={"main-case 1-1": 'p-reports/"javascript:x.html'})
     assert '<a href="p-reports/%22javascript%3Ax.html">report</a>' in page
     assert "<code>specialists report as it is-case 1-1</code>" in page
-
-
-def test_a_result_without_runs_or_cases_gives_a_page(monkeypatch):
-    """What is missing is said, and what is too much is counted."""
-    result = result_of([], [])
-    assert "The eval has no cases." in eval_page_of(result)
-    assert "not run" in text_of(eval_page_of(replace(result, cases=("a",))))
-    monkeypatch.setattr(eval_page, "MOST_CASES", 2)
-    assert "The last 3 cases are not listed" in text_of(eval_page_of(result_of([1.0] * 5, [1.0] * 5)))
 
 
 # The page of a run that no model answered says so, above the answer.

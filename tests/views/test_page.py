@@ -176,16 +176,12 @@ def test_cache_misses_are_listed_with_their_reason(full):
     assert total["cost"] == pytest.approx(outcome["cost_usd"])
 
 
-def test_a_run_without_an_answer_shows_the_reason_and_the_resume_command():
-    """A run without an answer shows the reason, how to resume it, and the model's latest text."""
+def test_the_status_is_written_out(full):
+    """With the limit reached and how the answer was obtained; without one, the reason and how to resume the run."""
     page = report(odd.interrupted_run())
     assert "specialists resume 20261122-040000-5f3a9c" in page
     assert "I read three files at once." in page
     assert "still running" in report(odd.pending_run())
-
-
-def test_the_status_is_written_out(full):
-    """The status is written out with the limit that was reached and how the answer was obtained."""
     assert full["status_words"] == "the limit of 20 tool calls was reached, and the answer was forced in 1 request"
     run = stored(recorded(turn("So far.")))
     landing = {"reason": "tokens", "how": "salvage", "requests": 0}
@@ -323,17 +319,13 @@ def test_calls_are_listed_in_order_with_their_state(full):
     assert calls[14]["ending"] == "5 tool calls remaining"
 
 
-def test_a_landing_instruction_is_shown_below_the_result():
-    """A landing instruction is shown below the result and is not taken for the countdown."""
+def test_identical_turns_keep_their_own_results_and_landing_instructions():
+    """Also with a summary between them; an instruction is below the result, and not taken for the countdown."""
     two = turn("", grep("x", "a.py:1: x"), grep("y", "a.py:2: y"))
     first, last, _ = calls_of(data(stored(recorded(two, ANSWER, tool_calls_limit=2, landing="order"))))
     assert first["added"] == ["1 tool call remaining"]
     assert (text_of(last), last["ending"]) == ("a.py:2: y", "0 tool calls remaining")
     assert last["added"] == ["0 tool calls remaining", prompts.landing_instruction(Rung.ORDER, None)]
-
-
-def test_identical_turns_and_calls_keep_their_own_results():
-    """Identical turns and calls keep their own results, also with a summary between them."""
     same = [grep("x", word, call_id="same") for word in ("one", "two", "three", "four", "five", "six")]
     turns = turn("", *same[:2]), turn("", *same[2:4], grown=9_000), turn("", *same[4:])
     run = stored(recorded(*turns, summary="- notes", summarize_at=10_000))

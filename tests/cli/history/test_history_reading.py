@@ -46,7 +46,13 @@ def begin(writer, run_id, **changed):
 
 @pytest.mark.exhaustive
 def test_new_and_changed_runs_are_printed_as_json(store, tmp_path):
-    """With `--json` each line is a run: the newest at the beginning, then those that begin or end, until Ctrl-C."""
+    """With `--json` each line is a run: the newest, then those that begin or end; a missing store is waited for."""
+    with following("--json") as process:
+        assert "there is no store at" in process.stderr.readline()
+        with closing(Writer(place(None))) as writer:
+            begin(writer, "first")
+            assert json.loads(process.stdout.readline())["run_id"] == "first"
+    call("runs", "--delete", "--all", "--yes")
     now = time.time()
     keep(old=run_of("old", now - 90), new=run_of("new", now - 80), other=run_of("other", now, project="/else"))
     with following("--json", "--limit", "1") as process, closing(Writer(place(None))) as writer:
@@ -75,16 +81,6 @@ def test_rows_are_printed_in_a_pipe_with_children_below_their_parent(store):
         assert [row[0] for row in rows] == ["RUN", "top", ""]
         process.send_signal(signal.SIGINT)
         assert (process.wait(), process.stderr.read()) == (130, "")
-
-
-@pytest.mark.exhaustive
-def test_a_missing_store_is_waited_for(store):
-    """If there is no store yet, one line says so, and the first run that is stored is printed."""
-    with following("--json") as process:
-        assert "there is no store at" in process.stderr.readline()
-        with closing(Writer(place(None))) as writer:
-            begin(writer, "first")
-            assert json.loads(process.stdout.readline())["run_id"] == "first"
 
 
 @pytest.mark.exhaustive(one_in=3)
@@ -228,18 +224,14 @@ result 2
 
 
 def test_a_transcript_shows_calls_and_results_as_text(three):
-    """Each call is on one line, and its result is below it."""
+    """Each call is on one line, its result below it; those of one turn come first; errors and line breaks stay."""
     result = call("transcript", "run_a")
     assert (result.exit_code, result.stdout, result.stderr) == (0, TOLD, "")
-
-
-def test_a_transcript_marks_errors_and_keeps_line_breaks(store):
-    """Two calls of one turn come first, then their results with the numbers of the calls."""
     blocks = [{"type": "tool_use", "id": f"c{at}", "name": "look", "input": {}} for at in (1, 2)]
     results = [ToolResult("c2", "second", is_error=True), ToolResult("c1", "first\n\n  line"), ToolResult("x", "lost")]
     said = [Message.user("Q"), Message("assistant", tuple(blocks)), Message.results(results)]
-    keep(run_a=[opened("run_a"), checkpointed(1, 0, said)])
-    told = call("transcript", "run_a").stdout.split("\n\n", 2)[2]
+    keep(run_d=[opened("run_d"), checkpointed(1, 0, said)])
+    told = call("transcript", "run_d").stdout.split("\n\n", 2)[2]
     assert told == (
         "call 1  look {}\ncall 2  look {}\n\nresult 2, an error\n  second\n\nresult 1\n  first\n\n    line\n\n"
         "result\n  lost\n"
@@ -307,18 +299,14 @@ def test_a_report_is_private_also_if_it_replaces_another(three, tmp_path, umask)
     assert (link.is_symlink(), mode(page), mode(tmp_path / "report-run_a.html")) == (True, 0o600, 0o600)
 
 
-def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
-    """A pipe or device is written to instead of being replaced by a file."""
+def test_an_unwritable_report_leaves_no_temporary_file(three, tmp_path, monkeypatch):
+    """The error names the file; an existing one keeps its content; a pipe is written to and not replaced."""
     os.mkfifo(tmp_path / "pipe")
     reading = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     write_private(tmp_path / "pipe", b"page", overwrite=True)
     assert os.read(reading, 9) == b"page"
     os.close(reading)
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
-
-
-def test_an_unwritable_report_leaves_no_temporary_file(three, tmp_path, monkeypatch):
-    """The error names the requested file; an existing file keeps its content and no temporary file is left."""
     said = call("report", "run_a", "--out", "nowhere/page.html")
     assert (said.exit_code, said.stderr.count("\n")) == (2, 1)
     assert "No such file or directory: nowhere/page.html" in said.stderr

@@ -48,8 +48,8 @@ def started(at):
     return time.strftime(form, time.gmtime(at + 5.5 * 3_600))
 
 
-def test_runs_are_filtered_by_age(store):
-    """The age counts from the end of a run, in minutes, hours, days or weeks."""
+def test_runs_are_filtered_by_age_and_never_by_no_words(store):
+    """The age counts from the end of a run; empty words are refused instead of matching everything."""
     now = time.time()
     keep(**{f"d{days}": run_of(f"d{days}", now - days * DAY) for days in (1, 3, 20)})
     assert listed("--older-than", "2d") == listed("--older-than", "48H") == ["d3", "d20"]
@@ -57,6 +57,12 @@ def test_runs_are_filtered_by_age(store):
     assert listed("--older-than", "0m") == ["d1", "d3", "d20"]
     # The run began long enough ago, but ended a minute later.
     assert listed("--older-than", "1440m") == ["d3", "d20"]
+    keep(a=run_of("a"))
+    refused = call("runs", "--search", "  ")
+    assert (refused.exit_code, "no words to search for" in refused.stderr) == (2, True)
+    assert "no matching runs of" in call("runs", "--search", "zebra").stderr
+    selected = call("runs", "--delete", "--search", "zebra", "--yes")
+    assert (selected.exit_code, "0 runs deleted" in selected.stderr) == (0, True)
 
 
 @pytest.mark.exhaustive
@@ -225,16 +231,6 @@ def test_all_words_are_found_in_questions_and_answers(found):
     assert found("o%ls") == []
     assert found("mice_") == found("_") == found("\\") == found("\0") == found("\udcff") == ["b"]
     assert found("'") == found('"; drop') == []
-
-
-def test_a_search_without_words_is_refused(store):
-    """Empty words are refused instead of matching everything; a search that finds nothing says so."""
-    keep(a=run_of("a"))
-    refused = call("runs", "--search", "  ")
-    assert (refused.exit_code, "no words to search for" in refused.stderr) == (2, True)
-    assert "no matching runs of" in call("runs", "--search", "zebra").stderr
-    selected = call("runs", "--delete", "--search", "zebra", "--yes")
-    assert (selected.exit_code, "0 runs deleted" in selected.stderr) == (0, True)
 
 
 @pytest.mark.exhaustive

@@ -310,10 +310,10 @@ def test_what_the_endpoint_failed_is_asked_again_and_confirmed(api, items, map_)
     assert (result.exit_code, result.stdout, len(simulator.requests)) == (2, "", before)
     assert ": 1 item · 9 of 10 past runs took at most " in result.stderr
     assert ("more than --confirm-above" in result.stderr, "nothing was sent" in result.stderr) == (True, True)
-    del refused["hares"]
-    assert map_(path, "--confirm-above", "0.000001", "--yes").exit_code == 0
-    assert map_(path, "--confirm-above", "0.000001").exit_code == 0, "everything has an outcome: nothing to confirm"
-    assert map_(str(items(["foxes"], "more.txt"))).exit_code == 0, "below a dollar"
+    path = str(items(["foxes"], "new.txt"))
+    codes = [map_(path, "--confirm-above", "0.000001", *flags).exit_code for flags in ([], ["--yes"], [])]
+    assert codes == [2, 0, 0], "with an outcome for everything, there is nothing to confirm"
+    assert map_(str(items(["stoats"], "new.txt"))).exit_code == 0, "below a dollar"
 
 
 @pytest.mark.exhaustive

@@ -59,8 +59,8 @@ def drawn(view, width=80, height=24):
     return paper.getvalue().splitlines()
 
 
-def test_the_view_has_counts_cost_time_and_the_newest_items(clock):
-    """One line says how many items are done, one the counts, one cost and time, and one what each item does."""
+def test_the_view_has_counts_cost_time_a_pause_and_the_newest_items(clock, monkeypatch):
+    """How many items are done, what each does, the seconds of a pause; an unknown number has no bar and no end."""
     progress = progress_of(clock)
     progress.hear(39, Requested(1, "auto"))
     progress.hear(38, Called("started", "c", "read", {"path": "docs/a.md"}))
@@ -70,10 +70,6 @@ def test_the_view_has_counts_cost_time_and_the_newest_items(clock):
     assert counts == "  30 answered · 4 landed · 1 partial · 2 failed (2 rate limited)"
     assert figures == "  $0.25 of about $2.49 · 9m 22s left · 1m 00s"
     assert items == ["    38  docs/limits-38.md  read docs/a.md", "    39  docs/limits-39.md  thinking"]
-
-
-def test_a_pause_shows_its_reason_and_the_next_try(clock, monkeypatch):
-    """The seconds count down; then the try is on its way; an unknown number of items has no bar and no end."""
     monkeypatch.setattr(map_progress.time, "time", lambda: 1_000.0)
     batch = LookedAt(COUNTS, paused=Pause("quota", "the quota is used up\x1b[2J", 1_025.0))
     view = MapView(batch, progress_of(clock))
@@ -246,7 +242,7 @@ def test_control_characters_of_items_and_errors_stay_text(api, items, finder):
 def test_rows_of_a_full_disk_are_used_again(api, map_, items, notes, monkeypatch, store):
     """Runs that the store has no room for are counted, with exit code 2; the same command pays for none again."""
     served = api(about(looks=2))
-    given = str(items([f"owls{number}" for number in range(5)]))
+    given = str(items([f"owls{number}" for number in range(12)]))
     whole = ledger.open_session
 
     def full(url):
@@ -258,14 +254,14 @@ def test_rows_of_a_full_disk_are_used_again(api, map_, items, notes, monkeypatch
         small.setattr(ledger, "open_session", full)
         first = map_(given, "--out", "answers.jsonl", "--json")
     summary, rows = json.loads(first.stdout), (notes / "answers.jsonl").read_text()
-    assert (first.exit_code, summary["counts"]["answered"]) == (2, 5)
-    assert 0 < summary["not_stored"] <= 5
+    assert (first.exit_code, summary["counts"]["answered"]) == (2, 12)
+    assert 0 < summary["not_stored"] <= 12
     assert f"{summary['not_stored']} runs are not stored: free disk space" in first.stderr
     assert "their answers are in answers.jsonl, and are used from there" in first.stderr
     paid = len(served.requests)
     again = map_(given, "--out", "answers.jsonl", "--json")
     assert (again.exit_code, len(served.requests) - paid) == (0, 0), again.stderr
-    assert (json.loads(again.stdout)["earlier"], json.loads(again.stdout)["not_stored"]) == (5, 0)
+    assert (json.loads(again.stdout)["earlier"], json.loads(again.stdout)["not_stored"]) == (12, 0)
     assert sorted((notes / "answers.jsonl").read_text().splitlines()) == sorted(rows.splitlines())
     assert store.is_file()
 
