@@ -82,8 +82,8 @@ def test_every_option_is_a_key_or_known_as_none():
     assert set(KEYS) - {"default_specialist"} <= options
 
 
-def test_the_order_of_precedence(write, prepared, project_file, user_file):
-    """Option, specialist's file, project, user, preset, default; limits only go down; the strongest preset holds."""
+def test_the_order_of_precedence(write, prepared, project_file, user_file, call, monkeypatch):
+    """Option, specialist's file, project, user, preset, default; limits only go down; a model may be a variable."""
     write("finder", "time_limit: 5")
     user_file("time_limit = 10", "turns_limit = 11", "tool_calls_limit = 12", "total-tokens-limit = 13000")
     project_file("time_limit = 8", "turns_limit = 9", "tool_calls_limit = 7")
@@ -105,10 +105,6 @@ def test_the_order_of_precedence(write, prepared, project_file, user_file):
     write("finder", "preset: finalize")
     job = prepared()
     assert (Kind.CHARACTERS in limits_of(job), job.settings.landing) == (False, "finalize")
-
-
-def test_the_model_of_the_files(write, call, project_file, user_file, monkeypatch):
-    """After the option, the specialist's file and the environment; for `inherit`, too."""
     write("finder", "model: inherit")
     told = "no credentials for {}:"
 

@@ -289,7 +289,7 @@ def effective(*arguments):
 
 
 def test_tools_and_limits_are_those_of_a_run(write):
-    """The block lists the tools with `respond`, and each limit with its source; the JSON object has the same."""
+    """The block lists the tools, each limit with its source, and dropped tools with the key; JSON has the same."""
     write("finder", "tool_calls_limit: 12", "time_limit: 90s", "cost_limit: 0.5")
     block, found = rows("finder"), effective("finder")
     assert block["tools"] == [", ".join(DEFAULT)]
@@ -302,10 +302,6 @@ def test_tools_and_limits_are_those_of_a_run(write):
     assert found["limits"]["tool_result_limit"] == {"value": 20_000, "source": "default", "line": None, "path": None}
     assert found["limits"]["turns_limit"] == {"value": None, "source": "default", "line": None, "path": None}
     assert (found["cannot_run"], found["known_at_run_time"]) == ([], [])
-
-
-def test_dropped_tools_have_a_reason_and_its_line(write):
-    """Tools that are not listed, are disallowed, do not exist, or need agents are named with the key and its line."""
     write("finder", "tools: search, grep, Telescope, Task, respond", "disallowed_tools: grep")
     assert rows("finder")["not offered"] == [
         "grep: disallowed (disallowed_tools, line 5)",

@@ -135,17 +135,12 @@ def test_an_existing_file_keeps_its_permissions_its_link_and_on_a_full_disk_its_
         ("x" * 300, "File name too long"),
     ],
 )
-def test_a_wrong_place_is_refused_before_the_run(put, path, told, monkeypatch):
-    """No run is prepared, and one line says what is wrong."""
+def test_a_wrong_place_is_refused_before_the_run(put, notes, path, told, monkeypatch):
+    """No run is prepared, and one line says what is wrong, also to root, whom permissions do not stop."""
     monkeypatch.setattr(Runner, "prepare", None)
     code, out, error = put(path)
     assert (code, out, error.count("\n")) == (2, "", 1)
     assert told in error
-
-
-def test_a_place_without_permission_is_refused_before_the_run(put, notes, monkeypatch):
-    """A read-only file, and a folder that cannot be written to, are refused, also for root, whom modes do not stop."""
-    monkeypatch.setattr(Runner, "prepare", None)
     (notes / "old.md").write_text("old")
     monkeypatch.setattr(console.os, "access", lambda *_: False)
     assert "old.md: the file is read-only" in put("old.md")[2]

@@ -177,21 +177,8 @@ def source(store, api, write, call):
 
 
 @pytest.mark.exhaustive
-def test_f_6_another_model_is_priced_in_one_line_before_its_first_request(source):
-    """The line names size and price before the outcome; it is silent with --quiet."""
-    source = source(OWLS, *map(answers, ("more", "last")))
-    forked = manage("resume", source, "--at", "2", "--model", "sonnet")
-    assert (forked.exit_code, forked.stdout) == (0, "more\n")
-    first, counts, *_ = forked.stderr.splitlines()
-    assert f" claude-sonnet-5-5 has no prompt cache of {source}: it reads about " in first
-    assert " tokens anew, price about $0.0" in first
-    assert f"warning: the first 2 turns of {source} are copied: 2 tool calls and 2 turns count" in counts
-    assert manage("resume", source, "--at", "0", "--model", "sonnet", "-q").stderr == ""
-
-
-@pytest.mark.exhaustive
-def test_f_4_every_command_shows_where_a_fork_is_from(source, tmp_path):
-    """`runs`, `transcript` and `report` name the source, and the transcript says where the copied turns end."""
+def test_f_4_f_6_every_command_shows_where_a_fork_is_from_and_another_model_is_priced(source, tmp_path):
+    """Also in the transcript, where the copied turns end; size and price precede the outcome, but not with --quiet."""
     source = source(OWLS, answers("more"))
     outcome = json.loads(manage("resume", source, "--at", "2", "--landing", "order", "--json").stdout)
     fork = outcome["run_id"]
@@ -209,6 +196,14 @@ def test_f_4_every_command_shows_where_a_fork_is_from(source, tmp_path):
     page = tmp_path / "page.html"
     assert manage("report", source, "--out", str(page)).exit_code == 0
     assert "They part after turn 2" in page.read_text()
+    source = source(OWLS, *map(answers, ("more", "last")))
+    forked = manage("resume", source, "--at", "2", "--model", "sonnet")
+    assert (forked.exit_code, forked.stdout) == (0, "more\n")
+    first, counts, *_ = forked.stderr.splitlines()
+    assert f" claude-sonnet-5-5 has no prompt cache of {source}: it reads about " in first
+    assert " tokens anew, price about $0.0" in first
+    assert f"warning: the first 2 turns of {source} are copied: 2 tool calls and 2 turns count" in counts
+    assert manage("resume", source, "--at", "0", "--model", "sonnet", "-q").stderr == ""
 
 
 @pytest.fixture

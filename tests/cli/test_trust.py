@@ -38,7 +38,7 @@ def manage(*arguments):
 
 
 def test_trust_is_remembered_until_the_module_changes(app, ask, tmp_path, monkeypatch):
-    """An untrusted file is refused with one line; `--trust` holds until the module changes, and not for a copy."""
+    """An untrusted file is refused with one line; trust ends with a change, also for `resume`, and for a copy."""
     code, out, err = ask()
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert f"{app.finder}:4:1: python_tools: would import {app.package}.tools" in err
@@ -54,6 +54,15 @@ def test_trust_is_remembered_until_the_module_changes(app, ask, tmp_path, monkey
     assert ask()[0] == 0
     app.write("PKG/tools.py", "def lookup() -> str:", "    return ''")
     assert ask()[0] == 2
+    store = str(tmp_path / "runs.db")
+    assert ask("--trust", "--store", store)[0] == 0
+    app.write("PKG/tools.py", "# changed", "def lookup(word: str) -> str:", "    return word")
+    arguments = ["resume", "last", "And toads?", "--tool-calls-limit", "4", "--store", store, "--quiet"]
+    code, out, err = manage(*arguments)
+    assert (code, out) == (2, "")
+    assert "python_tools: would import" in err
+    assert manage(*arguments, "--trust")[0] == 0
+    assert Path(store).is_file()
 
 
 @pytest.mark.exhaustive
@@ -101,19 +110,6 @@ def test_show_reports_trust_without_importing(app, ask, write):
     write("finder", "python_tools: [nowhere.tools:lookup]")
     code, out, _ = manage("show", "finder")
     assert (code, "not trusted: " in out, "no module nowhere" in out) == (0, True, True)
-
-
-def test_resume_requires_trust_too(app, ask, monkeypatch, tmp_path):
-    """A run whose function changed is resumed only with `--trust`."""
-    store = str(tmp_path / "runs.db")
-    assert ask("--trust", "--store", store)[0] == 0
-    app.write("PKG/tools.py", "# changed", "def lookup(word: str) -> str:", "    return word")
-    arguments = ["resume", "last", "And toads?", "--tool-calls-limit", "4", "--store", store, "--quiet"]
-    code, out, err = manage(*arguments)
-    assert (code, out) == (2, "")
-    assert "python_tools: would import" in err
-    assert manage(*arguments, "--trust")[0] == 0
-    assert Path(store).is_file()
 
 
 @pytest.mark.parametrize("flag", ["--json", "--events", "--quiet"])

@@ -122,7 +122,7 @@ DAYS = [(ask.app, (), 10), (manage.app, ("map",), 12), (manage.app, ("eval",), 1
 
 @pytest.mark.parametrize(("app", "words", "most"), DAYS)
 def test_help_shows_what_people_use_every_day(app, words, most):
-    """So many options or commands, each on one line at 80 columns, and two examples; at 45 columns, nothing is cut."""
+    """So many options or commands, each on one line, two examples; `--help-all` groups them; narrow, nothing is cut."""
     shown = help_of(app, words, 78, "--help")
     listed, examples = re.split(r"\n(?:Options|Commands):\n|\nExamples:\n", shown)[1:]
     rows = listed.rstrip().splitlines()
@@ -133,6 +133,9 @@ def test_help_shows_what_people_use_every_day(app, words, most):
     whole, narrow = help_of(app, words, 78), help_of(app, words, 43, "--help")
     assert {row.split()[0].rstrip(",") for row in rows} <= set(re.findall(r"[\w-]+", whole))
     assert words or "--install-completion" in whole
+    if app is ask.app:
+        headings = [line for line in whole.splitlines() if line.endswith(":") and not line.startswith(" ")]
+        assert headings[:3] + headings[-1:] == ["Arguments:", "Model:", "Limits of a run:", "Other options:"]
     assert "--install-completion" not in shown
     assert max(map(len, narrow.splitlines())) <= 43
     assert narrow.split() == shown.split()
@@ -446,8 +449,8 @@ def asked(write, call, store):
     return ask
 
 
-def test_words_are_one_question(asked):
-    """Options may stand between its words, and after `--` all belong to it; standard input is it or a part of it."""
+def test_the_question_is_words_or_standard_input(asked, write, call, monkeypatch, capsys):
+    """Options may stand between its words, after `--` all belong to it; input that is too long or closed is refused."""
     assert asked("what", "do", "--tool-calls-limit", "3", "owls", "eat?") == "what do owls eat?"
     assert asked("  What do\nowls eat? ") == "  What do\nowls eat? "
     assert asked("--", "what", "does", "--json", "-q") == "what does --json -q"
@@ -455,6 +458,16 @@ def test_words_are_one_question(asked):
     assert asked(input="What do owls eat?\n") == asked("-", input="What do owls eat?\n") == "What do owls eat?\n"
     assert asked("what", "is", "-", "about?", input="owls\nmice\n") == "what is\n\nowls\nmice\n\nabout?"
     assert asked("what is this?", "-", input="owls") == "what is this?\n\nowls"
+    monkeypatch.setattr(ask, "LARGEST", 9)
+    assert asked(input="nine char") == "nine char"
+    result = call("finder", *OFFLINE, input="ten charss")
+    assert (result.exit_code, "standard input is longer than" in result.stderr) == (2, True)
+    monkeypatch.setattr(sys, "stdin", None)
+    assert ask.question_from(["why?"]) == "why?"
+    for words, told in ((None, "there is no question; use:"), (["-"], "standard input is closed")):
+        with pytest.raises(Exception) as ended:  # noqa: PT011 - typer's own exit
+            ask.question_from(words)
+        assert (ended.value.exit_code, told in capsys.readouterr().err) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -472,20 +485,6 @@ def test_a_missing_or_unclear_question_is_refused(write, call, words, given, tol
     result = call("finder", *words, "--model", "offline", input=given)
     assert (result.exit_code, result.stdout) == (2, "")
     assert told in result.stderr.splitlines()[-1]
-
-
-def test_standard_input_that_is_too_long_or_closed_is_refused(asked, write, call, monkeypatch, capsys):
-    """An endless pipe is not read for ever; a program without standard input gets the reason and no traceback."""
-    monkeypatch.setattr(ask, "LARGEST", 9)
-    assert asked(input="nine char") == "nine char"
-    result = call("finder", *OFFLINE, input="ten charss")
-    assert (result.exit_code, "standard input is longer than" in result.stderr) == (2, True)
-    monkeypatch.setattr(sys, "stdin", None)
-    assert ask.question_from(["why?"]) == "why?"
-    for words, told in ((None, "there is no question; use:"), (["-"], "standard input is closed")):
-        with pytest.raises(Exception) as ended:  # noqa: PT011 - typer's own exit
-            ask.question_from(words)
-        assert (ended.value.exit_code, told in capsys.readouterr().err) == (2, True)
 
 
 @pytest.mark.exhaustive(one_in=3)

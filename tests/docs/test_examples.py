@@ -10,7 +10,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tomllib
 from dataclasses import fields
 from functools import cache, partial
 from importlib.metadata import packages_distributions, requires
@@ -44,12 +43,10 @@ from run_specialist.record import events
 from run_specialist.specialist.loader import load_text
 from run_specialist.specialist.mcp_servers import LONGEST_START, START_TIMEOUT
 from run_specialist.tools.mcp_session import LARGEST_MESSAGE, LONGEST_RESULT, MOST_PAGES, MOST_TOOLS
-from tests.cli.specialists_command import MAIN
 from tests.contracts.tables import BATCH_EVENTS, PRINTED, SHAPES
 from tests.docs.markdown import DOCUMENTS, JSON, ROOT, blocks, execute, named, page, table
 from tests.evals.git_project import NEEDS_GIT, commit
 from tests.evals.test_own_sets import MARGIN, MEASURED
-from tests.forked_program import ForkedProgram
 from tests.loop_jobs import results
 from tests.map_batches import done
 from tests.scripted_provider import ScriptedProvider, calls, says
@@ -394,8 +391,8 @@ def test_the_example_runs(own_notes, capsys, example):
 TEXT = page("agents")
 
 
-def test_the_page_on_agents_has_the_tools_and_numbers_of_the_code():
-    """The tools of the server with arguments and results; seconds, sizes and counts, even across a line break."""
+def test_the_page_on_agents_matches_the_code():
+    """Its tools with arguments and results, its numbers, each client of `install`, the manual form."""
     rows = {row[0].strip("`"): row for row in table(TEXT, "## The tools of the server")}
     for tool in tools.run_tools(Catalogue({}, ())):
         _, arguments, result = rows[tool.name]
@@ -415,62 +412,11 @@ def test_the_page_on_agents_has_the_tools_and_numbers_of_the_code():
     assert f"the file `{access_token.FILE}`" in words
     assert server.LONGEST_LINE == access_token.LONGEST_BODY
     assert f"cut after {tools.LONGEST_NAME} characters" in words
-
-
-# docs/agents.md: each snippet can be parsed and starts the real server.
-SNIPPETS = re.findall(r"^```(json|toml) (\S+)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
-KEYS = {".mcp.json": ("mcpServers", {"type", "command", "args", "env"})}
-"""The client's key for its servers, and those of one server that the page uses, by file."""
-
-
-def servers():
-    """Return the registered server of each file, by the file's name."""
-    found = {}
-    for kind, file, text in SNIPPETS:
-        value = tomllib.loads(text) if kind == "toml" else json.loads(text)
-        found[file] = (value, value[KEYS[file][0]]["specialists"])
-    return found
-
-
-def registered():
-    """Return each command that a snippet or a line of the page registers."""
-    lines = [shlex.split(line) for block in blocks(TEXT, "console") for line in block.splitlines()]
-    typed = [words[len(words) - words[::-1].index("specialists") - 1 :] for words in lines if "add" in words]
-    return [*typed, *([server["command"], *server["args"]] for _, server in servers().values())]
-
-
-def test_the_clients_and_the_manual_form_are_documented():
-    """The manual form has the keys that its client reads, and the table each client of `install` with its file."""
-    assert {file: set(server) for file, (_, server) in servers().items()} == {file: KEYS[file][1] for file in KEYS}
+    (text,) = re.findall(r"^```json \.mcp\.json\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+    entry = json.loads(text)["mcpServers"]["specialists"]
+    assert (set(entry), entry["command"], entry["args"]) == ({"type", "command", "args", "env"}, "specialists", ["mcp"])
     rows = {row[1].strip("`"): row[2].strip("`") for row in table(TEXT, "## Register the MCP server")}
     assert rows == {name: client.file for name, client in CLIENTS.items()}
-
-
-@pytest.mark.exhaustive(one_in=9)
-@pytest.mark.parametrize("words", sorted({tuple(words) for words in registered()}), ids=" ".join)
-def test_the_registered_commands_start_the_server(words, tmp_path, monkeypatch):
-    """Each command, with a real folder, answers `initialize` and lists the tools of the project."""
-    (tmp_path / "specialists").mkdir()
-    (tmp_path / "specialists" / "owl.md").write_text("---\nname: owl\ndescription: Counts owls\n---\nCount.\n")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    arguments = [re.sub(r"^/path/to/project$|^\$\{workspaceFolder\}$", str(tmp_path), word) for word in words[1:]]
-    begin = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
-    messages = [
-        {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": begin},
-        {"jsonrpc": "2.0", "method": "notifications/initialized"},
-        {"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
-    ]
-    command = [sys.executable, "-W", "error", "-c", MAIN, *arguments]
-    with ForkedProgram(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
-        for message in messages:
-            server.stdin.write(json.dumps(message) + "\n")
-        server.stdin.flush()
-        replies = [json.loads(server.stdout.readline()) for _ in range(2)]
-        server.stdin.close()
-    assert server.returncode == 0
-    assert replies[0]["result"]["serverInfo"]["name"]
-    assert "owl" in {tool["name"] for tool in replies[1]["result"]["tools"]}
 
 
 # docs/own-tools.md on MCP servers: its files load, its server answers, its figures are those of the code.

@@ -96,18 +96,6 @@ def test_the_readme_commands_work_after_its_session(project):
     assert [*file_of(place(None).url).parent.glob("report-*.html")] != []
 
 
-@pytest.mark.exhaustive
-def test_the_documented_selections_delete_runs(project):
-    """Each documented selection of runs to delete is valid, and the last one deletes all runs."""
-    (deleting,) = [block.splitlines() for block in blocks(STORED, "console") if "--all" in block]
-    call(f"{story(STORED)[0]} -q")
-    for line in deleting[1:]:
-        call(line)
-    assert json.loads(call("specialists runs --json").stdout)["runs"] == []
-    call(f"{story(STORED)[0]} -q")
-    assert "--yes is required" in call(deleting[0], code=2).stderr
-
-
 def test_the_json_fields_of_runs_reports_and_tunings_are_documented(project):
     """The tables have all fields of a run, of a report and of `tune`, and the text those next to the list of runs."""
     call(f"{story(STORED)[0]} -q")
@@ -178,13 +166,3 @@ def test_the_python_examples_resume_a_run(project, capsys):
     for example in examples:
         exec(example, {})  # noqa: S102 - an example from this repository
         assert re.match(r"landed 2 (answered|landed) ([3-9]|1[0-2])\n", capsys.readouterr().out)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.usefixtures("project")
-def test_c1_the_documented_commands_replay_the_same():
-    """Each command succeeds; replays say that nothing differs."""
-    (text,) = (text for text in blocks(STORED, "console") if "specialists replay" in text)
-    for line in text.splitlines():
-        told = call(line).stdout
-        assert line.startswith("run-specialist") or " replays the same: " in told

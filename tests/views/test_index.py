@@ -123,8 +123,8 @@ def test_each_item_is_a_row():
     assert "unjudged" not in page_of(item(2)).partition("<body")[2]
 
 
-def test_the_head_has_counts_and_cost():
-    """The head has the counts by status, the time, and the cost with its limit and the runs of unknown cost."""
+def test_the_head_has_counts_cost_and_failures_by_reason():
+    """Counts by status, time, cost with its limit; failures by kind or text, most frequent first."""
     page = page_of(
         item(1),
         item(2),
@@ -152,10 +152,6 @@ def test_the_head_has_counts_and_cost():
         assert part in text
     assert 'class="answered" x="0.000%" width="66.667%"' in page
     assert 'class="not-run" x="66.667%" width="33.333%"' in page
-
-
-def test_failures_are_counted_by_reason():
-    """Failures are counted by the kind of the error, or else by its text; the most frequent is first."""
     busy = {"error_kind": "rate_limited", "warnings": ["no quote", "busy (429)"]}
     items = [item(number, "failed", outcome=busy) for number in range(1, 9)]
     odd = item(9, "aborted", outcome={"warnings": ["x" * 1_000 + "\n y"]})
@@ -195,8 +191,8 @@ def hostile():
     )
 
 
-def test_verdicts_variants_and_cases():
-    """The page has each verdict with its interval, the amounts, and each case with the difference."""
+def test_verdicts_variants_and_answers_side_by_side():
+    """Each verdict with its interval, each case with its difference, both answers with what only one says marked."""
     result = result_of([1.0] * 7, [0.5] * 6 + [True], seconds=2.0, tool_calls=3, cost_usd=0.25)
     page = eval_page_of(result, 0.05)
     text = text_of(page)
@@ -207,10 +203,6 @@ def test_verdicts_variants_and_cases():
     assert "as it is 0.57 -0.43 7 of 7" in text
     assert text.count("▼ -0.50") == 6
     assert 'class="interval"' in page
-
-
-def test_answers_are_read_side_by_side():
-    """A case has its question, both answers with what only one says marked, their quotes, and checks to copy."""
     quote = {"source": "src/owl.py:3", "quote": 'eat("mice")', "verified": True}
     result = result_of([1.0], [0.5], question="What do owls eat?", evidence=(quote,), gaps=("rats",))
     before, after = result.runs

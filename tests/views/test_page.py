@@ -274,8 +274,8 @@ def test_untrusted_text_is_escaped():
     assert not set(page) & {*map(chr, range(32)), "\x7f", "\x9b", "\u202e"} - {"\n", "\t"}
 
 
-def test_evidence_links_to_its_place_in_the_result(full):
-    """Each verified quote names its call and is marked in the result, also across numbered lines."""
+def test_calls_are_listed_in_order_with_their_state_and_marked_quotes(full):
+    """Finished, failed, repeated, cut or skipped; each verified quote names its call, also across numbered lines."""
     first, second, third, unfound = full["answer"]["evidence"]
     assert [one["call"] for one in (first, second, third)] == [4, 5, 12]
     assert [one["target"] for one in (first, second, third)] == ["quote-1", "quote-2", "quote-3"]
@@ -289,22 +289,6 @@ def test_evidence_links_to_its_place_in_the_result(full):
     answer = {"answer": "So.", "evidence": [{"source": "", "quote": "the words"}]}
     run = stored(recorded(both, turn("", Did("respond", answer))))
     assert [one["call"] for one in data(run)["answer"]["evidence"]] == [2], "an error may repeat the model's text"
-
-
-@pytest.mark.parametrize(
-    ("verified", "said"), [(True, ">verified"), (False, "not found in what"), (None, "not looked up")]
-)
-def test_g_5_the_page_says_whether_a_quote_was_found_or_looked_up_at_all(verified, said):
-    """With `evidence: off` a quote is neither verified nor unfound."""
-    run = stored(recorded(turn("", grep("x", "a.py:3: other words")), turn("So.")))
-    evidence = [{"source": "a.py:3", "quote": "the words", "verified": verified}]
-    page = report(replace(run, outcome={**run.outcome, "evidence": evidence}))
-    checks = re.findall(r'<span class="check">.*?</span>', page)
-    assert [said in check for check in checks] == [True]
-
-
-def test_calls_are_listed_in_order_with_their_state(full):
-    """Calls are listed in order with their state: finished, failed, repeated, cut or skipped; the answer is last."""
     calls = calls_of(full)
     assert [call["number"] for call in calls] == [*range(1, 21), None, None, None]
     assert {call["number"] for call in calls if call["state"] == "failed"} == {6, 11}
@@ -317,6 +301,18 @@ def test_calls_are_listed_in_order_with_their_state(full):
     assert calls[7]["added"] == ["8 tool calls remaining"]
     assert text_of(calls[14]) == prompts.EMPTY_RESULT
     assert calls[14]["ending"] == "5 tool calls remaining"
+
+
+@pytest.mark.parametrize(
+    ("verified", "said"), [(True, ">verified"), (False, "not found in what"), (None, "not looked up")]
+)
+def test_g_5_the_page_says_whether_a_quote_was_found_or_looked_up_at_all(verified, said):
+    """With `evidence: off` a quote is neither verified nor unfound."""
+    run = stored(recorded(turn("", grep("x", "a.py:3: other words")), turn("So.")))
+    evidence = [{"source": "a.py:3", "quote": "the words", "verified": verified}]
+    page = report(replace(run, outcome={**run.outcome, "evidence": evidence}))
+    checks = re.findall(r'<span class="check">.*?</span>', page)
+    assert [said in check for check in checks] == [True]
 
 
 def test_identical_turns_keep_their_own_results_and_landing_instructions():

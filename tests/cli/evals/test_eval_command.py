@@ -68,7 +68,7 @@ def test_e2_the_same_command_asks_nothing_and_other_checks_cost_nothing(api, eva
 
 @pytest.mark.exhaustive
 def test_e3_a_changed_file_asks_the_runs_that_read_it(api, eval_, notes):
-    """A note that a run has read has changed: it is made again, not for a new file; what a search finds does count."""
+    """A note that a run has read has changed: it is made again, not for a new file, unless a search finds that."""
     simulator = api(looks)
     eval_("--case", "owls")
     planned = eval_("--dry-run")
@@ -103,8 +103,8 @@ def test_e3_changed_texts_of_the_prompt_ask_again(api, eval_, notes, write, line
 
 
 @pytest.mark.exhaustive
-def test_e1_variants_and_repeats_are_runs_of_their_own(api, eval_):
-    """Two limits and two repeats of one case are four runs, which are stored by themselves."""
+def test_e1_variants_and_repeats_are_runs_of_their_own(api, eval_, cases):
+    """Two limits and two repeats are four stored runs; a case can lower a limit, a flag and a variant come first."""
     simulator = api(looks)
     runs = runs_of(eval_("--json", "--case", "ow*", "--vary", "tool_calls_limit=1,8", "--repeat", "2"))
     assert [*runs] == [("owls", f"tool_calls_limit={limit}", repeat) for limit in (1, 8) for repeat in (1, 2)]
@@ -113,6 +113,11 @@ def test_e1_variants_and_repeats_are_runs_of_their_own(api, eval_):
     assert len(simulator.requests) == 8
     eval_("--case", "owls", "--vary", "tool_calls_limit=8,9", "--repeat", "2")
     assert len(simulator.requests) == 12, "the runs with a limit of 8 were used again"
+    api(looks)
+    cases("cases:\n- inputs: {question: What about owls?, settings: {tool_calls_limit: 1}}\n")
+    assert [run["status"] for run in runs_of(eval_("--json")).values()] == ["landed"]
+    assert [run["status"] for run in runs_of(eval_("--json", "--tool-calls-limit", "8")).values()] == ["answered"]
+    assert [run["status"] for run in runs_of(eval_("--json", "--vary", "tool_calls_limit=8")).values()] == ["answered"]
 
 
 @pytest.mark.exhaustive
@@ -169,16 +174,6 @@ def test_e4_a_repeat_that_was_left_out_by_a_cost_limit_is_made_later(api, eval_)
     paid = len(simulator.requests)
     assert eval_("--repeat", "3").exit_code == 0
     assert len(simulator.requests) - paid <= 2 * (6 - made) + 1
-
-
-@pytest.mark.exhaustive
-def test_settings_of_a_case_hold_unless_the_call_has_others(api, eval_, cases):
-    """A case can lower a limit for itself; a flag and a variant come first."""
-    api(looks)
-    cases("cases:\n- inputs: {question: What about owls?, settings: {tool_calls_limit: 1}}\n")
-    assert [run["status"] for run in runs_of(eval_("--json")).values()] == ["landed"]
-    assert [run["status"] for run in runs_of(eval_("--json", "--tool-calls-limit", "8")).values()] == ["answered"]
-    assert [run["status"] for run in runs_of(eval_("--json", "--vary", "tool_calls_limit=8")).values()] == ["answered"]
 
 
 ENDLESS = "cases:\n- {inputs: What about owls?, evaluators: [Regex: '(a+)+$', Contains: mice]}\n"

@@ -37,8 +37,8 @@ def batch_here(states, batch_id, project=None, **values):
     return keep_batch(location.url, states, batch_id, location, frozen, project=project, **values)
 
 
-def test_batches_are_listed(batch):
-    """Each batch is a row with counts by status, cost, start and question, or JSON without the content of files."""
+def test_batches_are_listed_and_shown(batch):
+    """A row or JSON with counts, cost and question; one with the reasons of failures; `runs` leaves out their runs."""
     head, row = (line.split() for line in call("batches").stdout.splitlines())
     assert head[:4] == ["BATCH", "SPECIALIST", "STATE", "ITEMS"]
     counts = "ANSWERED LANDED PARTIAL FAILED ABORTED DEAD INTERRUPTED NOT RUN COST STARTED QUESTION"
@@ -58,6 +58,26 @@ def test_batches_are_listed(batch):
     assert shown.keys() - one.keys() == {"failures"}
     example = "the model refused the request"
     assert shown["failures"][0] == {"reason": "invalid request", "count": 1, "numbers": [4], "example": example}
+    lines = call("batches", "b1f").stdout.splitlines()
+    text = "\n".join(lines)
+    assert lines[0] == "b1f00d, looker, open, 2026-11-22 17:30"
+    assert "items     9: 1 answered, 1 landed, 1 partial, 2 failed, 1 aborted, 1 dead, 1 interrupted, 1 not run" in text
+    assert "cost      $1.25, limit $5.00" in text
+    assert "time      1m 04s; all runs together 5m 00s" in text
+    assert "  1  invalid request, e.g. the model refused the request" in text
+    assert "  1  {path} is not a column" in text
+    failed = [line.split()[:3] for line in lines if line.startswith("b1f00d-")]
+    assert failed == [
+        ["b1f00d-f", "4", "failed"],
+        ["b1f00d-x", "5", "aborted"],
+        ["b1f00d-e", "8", "failed"],
+        ["b1f00d-d", "9", "dead"],
+    ]
+    result = call("runs")
+    assert [line.split()[0] for line in result.stdout.splitlines()] == ["RUN", "alone"]
+    assert "6 runs of batches are not listed; `specialists batches` lists the batches" in result.stderr
+    assert "1 run of a batch is not listed" in call("runs", "--status", "answered").stderr
+    assert "not listed" not in call("runs", "--specialist", "reader").stderr
 
 
 def test_only_batches_of_the_project_are_listed(batch, tmp_path, monkeypatch):
@@ -91,25 +111,6 @@ def test_a_listing_of_batches_is_limited(batch, limit, rows):
     assert ("the newest 1 batch in" in result.stderr) is (limit == "1")
 
 
-def test_a_batch_is_shown(batch):
-    """A batch is shown with its counts, cost, time, the reasons of failures, and the first failed items."""
-    lines = call("batches", "b1f").stdout.splitlines()
-    text = "\n".join(lines)
-    assert lines[0] == "b1f00d, looker, open, 2026-11-22 17:30"
-    assert "items     9: 1 answered, 1 landed, 1 partial, 2 failed, 1 aborted, 1 dead, 1 interrupted, 1 not run" in text
-    assert "cost      $1.25, limit $5.00" in text
-    assert "time      1m 04s; all runs together 5m 00s" in text
-    assert "  1  invalid request, e.g. the model refused the request" in text
-    assert "  1  {path} is not a column" in text
-    failed = [line.split()[:3] for line in lines if line.startswith("b1f00d-")]
-    assert failed == [
-        ["b1f00d-f", "4", "failed"],
-        ["b1f00d-x", "5", "aborted"],
-        ["b1f00d-e", "8", "failed"],
-        ["b1f00d-d", "9", "dead"],
-    ]
-
-
 @pytest.mark.parametrize("columns", [40, 200])
 def test_lines_fit_the_terminal(batch, columns):
     """On a terminal no line of the listing is longer than the terminal is wide."""
@@ -118,15 +119,6 @@ def test_lines_fit_the_terminal(batch, columns):
     # A path is one word.
     assert max(len(line) for line in text.splitlines() if "/" not in line) <= columns
     assert "b1f00d" in text
-
-
-def test_runs_of_batches_are_left_out(batch):
-    """`runs` leaves out the runs of batches with all runs below them, and says how many there are."""
-    result = call("runs")
-    assert [line.split()[0] for line in result.stdout.splitlines()] == ["RUN", "alone"]
-    assert "6 runs of batches are not listed; `specialists batches` lists the batches" in result.stderr
-    assert "1 run of a batch is not listed" in call("runs", "--status", "answered").stderr
-    assert "not listed" not in call("runs", "--specialist", "reader").stderr
 
 
 def test_a_batch_is_deleted(batch):
@@ -143,8 +135,8 @@ def test_a_batch_is_deleted(batch):
     assert listed() == []
 
 
-def test_the_page_of_a_batch_is_written(batch):
-    """`report` takes the id of a batch, or a prefix of it; the page is private, and replaced the next time."""
+def test_the_page_of_a_batch_and_on_request_its_reports_are_written(batch, tmp_path):
+    """By its id or a prefix; the page is private and replaced; `--with-reports` fills a folder that the page links."""
     result = call("report", "b1f00d")
     path = Path(result.stdout.strip())
     assert (path.name, stat.S_IMODE(path.stat().st_mode)) == ("report-b1f00d.html", 0o600)
@@ -155,10 +147,6 @@ def test_the_page_of_a_batch_is_written(batch):
     assert call("report", "b1f00d", "--out", "-").stdout.count("<tr id=") == 9
     named = call("report", "b1f00d", "--out", str(path))
     assert (named.exit_code, "already exists" in named.stderr) == (2, True)
-
-
-def test_the_reports_of_the_runs_are_written_on_request(batch, tmp_path):
-    """`--with-reports` writes the reports of the items' runs into a folder beside the page, which links them."""
     page = tmp_path / "out" / "page.html"
     page.parent.mkdir()
     keep(**{"b1f00d-n": run_of("b1f00d-n", NOON)})

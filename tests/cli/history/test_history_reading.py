@@ -18,7 +18,7 @@ from run_specialist.cli.report import report_path
 from run_specialist.record.messages import Message, ToolResult
 from run_specialist.store.location import file_of, place
 from run_specialist.store.writer import Writer
-from tests.cli.history.conftest import NOON, here, keep, listed, on_terminal, run_of
+from tests.cli.history.conftest import NOON, here, keep, listed, run_of
 from tests.cli.specialists_command import MAIN, call
 from tests.forked_program import ForkedProgram, run_forked
 from tests.screen import run_on_terminal, screen
@@ -236,23 +236,6 @@ def test_a_transcript_shows_calls_and_results_as_text(three):
         "call 1  look {}\ncall 2  look {}\n\nresult 2, an error\n  second\n\nresult 1\n  first\n\n    line\n\n"
         "result\n  lost\n"
     )
-
-
-@pytest.mark.exhaustive
-def test_control_characters_are_replaced_on_a_terminal(store):
-    """Control characters in questions, results, ids and names are replaced; the command's own colours are kept."""
-    evil = "\x1b[31mred\x07\u202e"
-    block = {"type": "tool_use", "id": "c1", "name": evil, "input": {evil: evil}}
-    said = [Message.user(evil), Message("assistant", (block,)), Message.results([ToolResult("c1", evil)])]
-    keep(run_a=[opened("run_a", question=evil, specialist=evil), checkpointed(1, 0, said), *ended("run_a")])
-    for arguments in (["runs", "run_a"], ["transcript", "run_a"]):
-        shown, code = on_terminal(*arguments)
-        assert code == 0
-        assert "\ufffd[31mred\ufffd\ufffd" in shown
-        assert ("\x1b[31m" in shown, "\x07" in shown, "\u202e" in shown) == (False, False, False)
-        assert "\x1b[" in shown
-    plain, _ = on_terminal("transcript", "run_a", NO_COLOR="1")
-    assert "\x1b" not in plain
 
 
 def test_a_report_is_written(three, tmp_path):

@@ -2,16 +2,11 @@
 
 import csv
 import json
-from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Annotated
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
 from run_specialist.batch.item import Counts
-from run_specialist.cli.help import GroupedCommand, grouped
 from run_specialist.cli.map_progress import MOST_FAILURES, ItemLines, MapProgress, label, spread
 from run_specialist.cli.map_run import same_command, summary_lines
 from tests.cli.map.map_model import about, answer, items_of
@@ -241,27 +236,6 @@ def test_a_price_that_is_not_known_is_not_a_sum(costs, shown):
     batch = LookedAt(Counts(answered=1, total=1))
     ended = SimpleNamespace(name="finder", words=("finder",), batch=batch, file=None, writes_rows=True, is_stored=True)
     assert [*summary_lines(ended, progress)][1][0] == shown
-
-
-@dataclass(frozen=True)
-class Colours:
-    """Colours of owls."""
-
-    wings: Annotated[str | None, typer.Option("--wings", "-w", help="Of the wings.")] = None
-
-
-def test_each_group_is_a_section_of_the_help_text():
-    """The first line of a dataclass is its heading; what has no group comes last."""
-
-    def paint(name: Annotated[str, typer.Argument(help="Its name.")], colours: Colours) -> None:
-        """Paint an owl."""
-
-    app = typer.Typer(rich_markup_mode=None)
-    app.command(cls=GroupedCommand)(grouped(paint))
-    shown = CliRunner().invoke(app, ["--help"]).stdout
-    headings = [line.rstrip(":") for line in shown.splitlines() if line.endswith(":") and not line.startswith(" ")]
-    assert headings == ["Arguments", "Colours of owls", "Other options"]
-    assert "-w, --wings" in shown.split("Colours of owls:\n")[1].split("\n\n")[0]
 
 
 SIX = ["owls", "toads", "mice", "newts", "bats", "moles"]
