@@ -8,28 +8,49 @@ from pathlib import Path
 
 import pytest
 
+_empty: list[str] = []
+"""Databases of this process that no test uses: creating one takes longer than most tests of a store."""
+
 
 @contextmanager
 def postgresql_url() -> Iterator[str]:
-    """Create an empty database, yield its URL, and drop it afterwards, even if clients are still connected.
+    """Yield the URL of an empty database, and empty it afterwards, even if clients are still connected.
 
     TEST_POSTGRES: SQLAlchemy URL of a user who may create databases.
     """
-    server = os.environ.get("TEST_POSTGRES")
-    if not server:
+    if not os.environ.get("TEST_POSTGRES"):
         pytest.skip("no PostgreSQL server: TEST_POSTGRES is not set")
-    from sqlalchemy import create_engine, make_url  # most tests need no database
+    from sqlalchemy import make_url  # most tests need no database
 
-    name = f"test_{secrets.token_hex(6)}"
-    engine = create_engine(server, isolation_level="AUTOCOMMIT")
+    if not _empty:
+        _empty.append(f"test_{secrets.token_hex(6)}")
+        _order(f"create database {_empty[-1]}")
+    name = _empty.pop()
+    url = make_url(os.environ["TEST_POSTGRES"]).set(database=name)
     try:
-        with engine.connect() as connection:
-            connection.exec_driver_sql(f"create database {name}")
-        yield make_url(server).set(database=name).render_as_string(hide_password=False)
+        yield url.render_as_string(hide_password=False)
     finally:
-        with engine.connect() as connection:
-            connection.exec_driver_sql(f"drop database if exists {name} with (force)")
-        engine.dispose()
+        ended = f"select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = '{name}'"  # noqa: S608
+        _order(f"{ended} and pid <> pg_backend_pid()", "drop schema if exists run_specialist cascade", database=name)
+        _empty.append(name)
+
+
+def _order(*statements: str, **other: str) -> None:
+    """Execute statements on the server of TEST_POSTGRES."""
+    from sqlalchemy import NullPool, create_engine, make_url
+
+    engine = create_engine(
+        make_url(os.environ["TEST_POSTGRES"]).set(**other), isolation_level="AUTOCOMMIT", poolclass=NullPool
+    )
+    with engine.connect() as connection:
+        for statement in statements:
+            connection.exec_driver_sql(statement)
+
+
+def pytest_unconfigure() -> None:
+    """Drop the databases of this process."""
+    for name in _empty:
+        _order(f"drop database if exists {name} with (force)")
 
 
 @contextmanager

@@ -40,7 +40,7 @@ def checked(script: Script) -> ScriptedRun:
     return played
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(60))
 @given(SCRIPTS)
 def test_all_rules_hold_for_any_script(script):
     """All rules hold for any generated script."""
@@ -213,7 +213,7 @@ async def play_runs(
     return outcome, len(begun), whim.usage
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(25))
 @given(
     seed=st.integers(0, 2**32), limit=st.integers(0, 30), shared=st.booleans(), abort_at=st.none() | st.floats(0, 200)
 )

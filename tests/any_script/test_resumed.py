@@ -213,7 +213,7 @@ NEXT = st.builds(
 )
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(25))
 @given(TAMED, st.lists(NEXT, min_size=1, max_size=3))
 def test_x_10_a_run_interrupted_anywhere_can_be_resumed(script, goings):
     """Any script, interrupted at any record and resumed up to three times, follows the rules."""

@@ -12,7 +12,7 @@ from tests.crowd.crowd import FATES, alive, drawn, play, serving, unread, wrong
 from tests.leak_check import Census, left_since
 from tests.plugins.tiers import seed
 
-CHILDREN = int(os.environ.get("CHILDREN", "70"))
+CHILDREN = int(os.environ.get("CHILDREN", "40"))
 FEW = len(FATES)
 SEED = seed()
 

@@ -18,12 +18,12 @@ from run_specialist.api.runner import Runner
 from run_specialist.errors import UsageError
 
 SHORT = 48
-"""Maximum length of a first attempt; this model may repeat itself until its context is full [tokens]."""
+"""Maximum length of a first attempt and of a landing; the model may repeat itself without end [tokens]."""
 MAIN = f"""
 import sys
 from run_specialist.cli.ask import main
-from run_specialist.loop import account
-account.MAX_TOKENS = {SHORT}
+from run_specialist.loop import account, transcript
+account.MAX_TOKENS = transcript._LANDING_TOKENS = {SHORT}
 sys.argv[0] = "run-specialist"
 main()
 """

@@ -18,7 +18,7 @@ LIMIT = 2
 SECONDS = 10
 """Time limit of a run, which it needs on a busy machine [s]."""
 REPLY = 48
-"""Maximum length of a first attempt; a model of this size may repeat itself until its context is full [tokens]."""
+"""Maximum length of a first attempt and of a landing; the model may repeat itself without end [tokens]."""
 MODELS = {"messages": "local", "chat": "openai:local"}
 OFFERED = {"grep", "read", "respond"}
 
@@ -27,6 +27,7 @@ OFFERED = {"grep", "read", "respond"}
 def run(request, serve, project, monkeypatch):
     """One question to the real model through one API: the outcome, the events, and what was left over afterwards."""
     monkeypatch.setattr("run_specialist.loop.account.MAX_TOKENS", REPLY)
+    monkeypatch.setattr("run_specialist.loop.transcript._LANDING_TOKENS", REPLY)
     events, before = [], Census.take()
 
     async def ask():

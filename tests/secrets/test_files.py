@@ -6,7 +6,7 @@ import random
 import string
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -204,11 +204,12 @@ from run_specialist.cli import ask, manage
 from run_specialist.cli.console import complete_names
 from run_specialist.mcp_server.server import Service
 
-NAMES = ["odd", "ODD_NAME", "specialists/odd.md"]
+NAMES = sys.argv[1:]
 MANAGE = [
     ["list"], ["list", "--json"], ["list", "--root", ".", "--dir", "specialists"], ["list", "--dir", "."],
-    ["check", "--strict"], ["check", "--json"], ["check", "specialists", ".claude/agents", ".", "specialists/odd.md"],
-    ["tune", "odd"], ["transcript", "last"], ["report", "last", "--out", "report.html"],
+    ["check", "--strict"], ["check", "--json"], ["check", "specialists", ".claude/agents", "."], ["tune", NAMES[0]],
+    *(["check", name] for name in NAMES if name.startswith("specialists")),
+    ["transcript", "last"], ["report", "last", "--out", "report.html"],
     *(["show", name, "--json"] for name in NAMES),
 ]
 said = []
@@ -250,6 +251,13 @@ class Scene:
 
     project: Path
     outside: Path
+    name: str = "odd"
+    """Of the specialist that the attack is about."""
+
+    @property
+    def file(self) -> str:
+        """Its file."""
+        return f"specialists/{self.name}.md"
 
     def link(self, path: str, target: str | Path) -> None:
         """Replace a path of the project with a link."""
@@ -260,10 +268,12 @@ class Scene:
             link.rmdir()
         link.symlink_to(target)
 
-    def specialist(self, *lines: str, name: str = "odd") -> None:
+    def specialist(self, *lines: str, name: str = "") -> None:
         """Write a specialist's file with these lines of front matter."""
-        text = "\n".join(["---", f"name: {name}", "description: Finds.", *lines, "---", "You find notes.", ""])
-        (self.project / "specialists" / "odd.md").write_text(text)
+        text = "\n".join(
+            ["---", f"name: {name or self.name}", "description: Finds.", *lines, "---", "You find notes.", ""]
+        )
+        (self.project / self.file).write_text(text)
 
 
 Attack = Callable[[Scene], None]
@@ -273,7 +283,7 @@ def hop(scene: Scene) -> None:
     """Go through two links in the project, to a file and to a folder."""
     scene.link("hop/folder", scene.outside)
     scene.link("hop/file.md", "folder/secret.md")
-    scene.link("specialists/odd.md", "../hop/file.md")
+    scene.link(scene.file, "../hop/file.md")
 
 
 def up(scene: Scene) -> None:
@@ -283,7 +293,7 @@ def up(scene: Scene) -> None:
 
 def up_and_in(scene: Scene) -> None:
     """Link to a file outside along a path that leaves the project, returns, and leaves it again."""
-    scene.link("specialists/odd.md", "../../project/../outside/secret.md")
+    scene.link(scene.file, "../../project/../outside/secret.md")
 
 
 def middle(scene: Scene) -> None:
@@ -296,7 +306,7 @@ def middle(scene: Scene) -> None:
 def git(scene: Scene) -> None:
     """Link to git's configuration, which is in the project and may hold tokens."""
     (scene.project / ".git" / "config").write_text((scene.outside / "secret.md").read_text())
-    scene.link("specialists/odd.md", "../.git/config")
+    scene.link(scene.file, "../.git/config")
 
 
 def schema_link(scene: Scene) -> None:
@@ -318,12 +328,12 @@ def servers(scene: Scene) -> None:
 
 
 ATTACKS: dict[str, Attack] = {
-    "file": lambda scene: scene.link("specialists/odd.md", scene.outside / "secret.md"),
-    "relative": lambda scene: scene.link("specialists/odd.md", "../../outside/secret.md"),
+    "file": lambda scene: scene.link(scene.file, scene.outside / "secret.md"),
+    "relative": lambda scene: scene.link(scene.file, "../../outside/secret.md"),
     "agents": lambda scene: scene.link(".claude/agents/odd.md", scene.outside / "secret.md"),
     "chain": hop,
-    "environment": lambda scene: scene.link("specialists/odd.md", "/proc/self/environ"),
-    "root of a process": lambda scene: scene.link("specialists/odd.md", f"/proc/self/root{scene.outside}/secret.md"),
+    "environment": lambda scene: scene.link(scene.file, "/proc/self/environ"),
+    "root of a process": lambda scene: scene.link(scene.file, f"/proc/self/root{scene.outside}/secret.md"),
     "folder": lambda scene: scene.link("specialists", scene.outside),
     "other folder": lambda scene: scene.link(".claude/agents", scene.outside),
     "folder on the way": middle,
@@ -344,8 +354,8 @@ ATTACKS: dict[str, Attack] = {
     "servers": servers,
 }
 LISTED = [name for name in ATTACKS if name not in {"servers", "name that is a path"}]
-FAMILIES = ["file", "chain", "environment", "folder on the way", "folder above", "git", "linked schema"]
-FAMILIES += ["schema of the environment", "agent by a link", "name that is a path", "servers"]
+FAMILIES = ["file", "chain", "environment", "folder on the way", "git", "linked schema", "schema of the environment"]
+FAMILIES += ["agent by a link", "name that is a path", "servers"]
 """One attack of each kind, against which all commands are tried; `list` and `check` are tried against all attacks."""
 
 
@@ -367,27 +377,33 @@ def scene(tmp_path: Path) -> Scene:
     return made
 
 
-def all_commands(scene: Scene, tmp_path: Path) -> str:
-    """Run every command in the project and return everything printed; fail if one of them crashed."""
+def all_commands(scene: Scene, attacked: list[Scene], tmp_path: Path) -> str:
+    """Run every command for each attacked name, and return everything printed; fail if one of them crashed."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")} | {
         "HOME": str(tmp_path / "home"),
         "SPECIALIST_STORE": f"sqlite:///{tmp_path}/store/runs.db",
         "API_KEY": ENVIRONMENT_SECRET,
     }
-    command = [sys.executable, "-W", "error", "-c", COMMANDS.replace("ODD_NAME", f"{scene.outside}/secret")]
-    done = run_forked(command, cwd=scene.project, env=environment, capture_output=True, text=True)
+    names = [*(name for one in attacked for name in (one.name, one.file)), f"{scene.outside}/secret"]
+    done = run_forked(
+        [sys.executable, "-W", "error", "-c", COMMANDS, *names],
+        cwd=scene.project,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
 
 
-@pytest.mark.exhaustive(one_in=11)
-@pytest.mark.parametrize("attack", FAMILIES)
-def test_no_command_discloses_secrets_outside_the_project(scene: Scene, tmp_path: Path, attack: str) -> None:
+@pytest.mark.exhaustive(one_in=2)
+@pytest.mark.parametrize("attacks", [["folder above"], FAMILIES], ids=["folder", "files"])
+def test_no_command_discloses_secrets_outside_the_project(scene: Scene, tmp_path: Path, attacks: list[str]) -> None:
     """Neither the output, the MCP server's tools, the store nor the report contains a piece of the secrets."""
-    if "/proc" in attack and not Path("/proc/self/environ").exists():
-        pytest.skip("there are no files of processes")
-    ATTACKS[attack](scene)
-    told = all_commands(scene, tmp_path)
+    attacked = [replace(scene, name=f"odd-{number}") for number in range(len(attacks))]
+    for attack, one in zip(attacks, attacked, strict=True):
+        ATTACKS[attack](one)
+    told = all_commands(scene, attacked, tmp_path)
     report = scene.project / "report.html"
     kept = [*stored(tmp_path / "store"), report.read_text() if report.exists() else ""]
     for secret in (FILE_SECRET, ENVIRONMENT_SECRET):

@@ -283,7 +283,9 @@ def test_m_6_after_a_kill_the_run_goes_on_with_the_second_model(chains, messages
     for name in (".git", "specialists"):
         (chains.folder / name).mkdir()
     write_specialist(chains.folder, "looker", "model: [sonnet, haiku, opus]")
-    program = ForkedProgram([sys.executable, "-c", PROGRAM, str(chains.folder), store_url], env=os.environ)
+    program = ForkedProgram(
+        [sys.executable, "-W", "error", "-c", PROGRAM, str(chains.folder), store_url], env=os.environ
+    )
     gate.wait_for_request(timeout=60)
     program.kill()
     program.wait()

@@ -312,7 +312,7 @@ def test_of_two_processes_that_begin_an_id_at_once_one_sends_a_request(api, star
     """Two processes that begin the same ids at the same moment send one request each id, and get one outcome."""
     served = api(lambda request: answers("Owls eat mice."))
     workers = [start(), start()]
-    for number in range(5):
+    for number in range(3):
         for worker in workers:
             worker.take(f"id-{number}")
         found = [worker.found() for worker in workers]
@@ -320,17 +320,15 @@ def test_of_two_processes_that_begin_an_id_at_once_one_sends_a_request(api, star
         assert len(began) == 1
         (other,) = [one for one in found if one is not began[0]]
         assert "at_work" in other or other["outcome"] == began[0]["outcome"]
-    assert requests_of(served) == {f"id-{number}": 1 for number in range(5)}
+    assert requests_of(served) == {f"id-{number}": 1 for number in range(3)}
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("killed_at", [2, 3])
-def test_after_a_kill_only_the_request_under_way_is_sent_again(api, start, store_url, killed_at):
+def test_after_a_kill_only_the_request_under_way_is_sent_again(api, start, store_url):
     """A process killed with SIGKILL while a request is under way: that one is sent again, and no stored reply."""
     gate = Gate()
     turns = [calls("search", {"query": "owls"}), says(tool_use("search", {"query": "mice"})), answers("Owls eat mice.")]
-    held = says(*turns[killed_at - 1].content, gate=gate)
-    served = api([*turns[: killed_at - 1], held, *turns[killed_at - 1 :]])
+    served = api([turns[0], says(*turns[1].content, gate=gate), *turns[1:]])
     first = start()
     first.take("killed")
     gate.wait_for_request()
@@ -342,7 +340,7 @@ def test_after_a_kill_only_the_request_under_way_is_sent_again(api, start, store
     assert (found["ended"], found["outcome"]["status"]) == (False, "answered")
     assert len(served.requests) == len(turns) + 1
     bodies = [request.body for request in served.requests]
-    assert bodies[killed_at] == bodies[killed_at - 1]
+    assert bodies[2] == bodies[1]
     assert len({json.dumps(body) for body in bodies}) == len(turns)
     assert ask(store_url, "select count(*) from turns") == [(3,)]
     third = start()

@@ -46,8 +46,8 @@ def test_a_run_keeps_the_threshold_and_the_frozen_objects():
     """After an SDK import and a run, the program's threshold and frozen objects are unchanged."""
     code = (
         "import gc, asyncio; gc.set_threshold(123, 4, 5)\n"
-        "import run_specialist.providers.anthropic as messages, run_specialist.providers.openai_chat as chat\n"
-        "messages.make_client(api_key='none'); chat.make_client(api_key='none'); gc.set_threshold = None\n"
+        "from run_specialist.providers.openai_chat import make_client\n"
+        "make_client(api_key='none'); gc.set_threshold = None\n"
         "from run_specialist import Runner, Specialist\n"
         "specialist = Specialist(name='s', description='d', prompt='p', tools=(), model='offline')\n"
         "async def main():\n    async with Runner(store='none') as runner:\n"
