@@ -28,11 +28,13 @@ def test_help_imports_no_heavy_libraries(command, words):
     assert not modules_after(code) & set(HEAVY)
 
 
+@pytest.mark.exhaustive
 def test_preparing_an_offline_run_does_not_import_the_sdk():
     """The SDK is imported only for a request: a program that prepares offline runs never loads it."""
     assert "anthropic" not in modules_after("import run_specialist.api.runner, run_specialist.providers.anthropic")
 
 
+@pytest.mark.exhaustive
 def test_a_run_imports_no_tool_that_its_file_does_not_ask_for():
     """The sandbox of commands and the reading of pages are imported only for a file that names these tools."""
     code = "import run_specialist.api.runner, sys; print(*(name for name in sys.modules if name in HEAVY_TOOLS))"

@@ -213,6 +213,7 @@ async def play_runs(
     return outcome, len(begun), whim.usage
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=examples(25))
 @given(
     seed=st.integers(0, 2**32), limit=st.integers(0, 30), shared=st.booleans(), abort_at=st.none() | st.floats(0, 200)

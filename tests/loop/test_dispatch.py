@@ -281,6 +281,7 @@ async def test_g_3_with_a_schema_the_answer_in_the_text_is_its_output():
         assert (outcome.status, outcome.output) == ("answered", {"n": 1})
 
 
+@pytest.mark.exhaustive
 async def test_g_3_the_store_and_a_resumed_run_see_calls(desk):
     """The reply is stored with its calls: after a crash they count as begun, and the warning is not repeated."""
     going = await desk.record(LOOKS, CALLS_ANSWER)

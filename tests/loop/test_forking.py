@@ -75,6 +75,7 @@ async def test_f_1_a_fork_repeats_the_request_after_any_turn(desk):
     assert "of which 3 are used" not in str(deeper.requests[0].messages)
 
 
+@pytest.mark.exhaustive
 async def test_f_3_copied_calls_and_turns_count_but_not_what_they_cost(desk):
     """Calls, turns and characters of the copied turns count against the limits; tokens, cost and time do not."""
     first = await desk.ask(*THREE, ANSWER, tool_calls_limit=5)
@@ -124,6 +125,7 @@ async def test_f_4_a_fork_does_not_need_the_run_that_it_came_from(desk):
     assert (desk.load().forked_from, deeper.outcome.tool_calls.used) == (fork.outcome.run_id, 1)
 
 
+@pytest.mark.exhaustive
 async def test_f_5_a_fork_is_stored_before_its_first_request(desk):
     """A fork that is killed before its first reply is resumed with its turns and its note, and pays for them once."""
     first = await desk.ask(*THREE, ANSWER)
@@ -196,6 +198,7 @@ async def test_f_9_a_preset_replaces_the_one_before(desk):
     assert (settings["preset"], settings["landing"], settings["tool_calls_limit"]) == ("soft-landing", "force", 3)
 
 
+@pytest.mark.exhaustive
 async def test_f_9_a_further_question_after_the_answer(desk):
     """At the answer itself a fork asks a further question, and the run keeps its own end."""
     first = await desk.ask(looks(1), says("It is known."))
@@ -224,6 +227,7 @@ async def test_f_2_calls_with_odd_ids_get_new_ones(desk):
 FOUND = responds("mice", {"source": "n.md:1", "quote": "note on 'owls', part 0"}, first_id=90)
 
 
+@pytest.mark.exhaustive
 async def test_f_3_f_4_children_belong_to_the_source_and_a_fork_of_one_has_no_parent(store):
     """A fork does not count copied children, but verifies what they read, on resume too; their forks are own runs."""
     cast = ScriptedSpecialists(lead=[[asks("finder"), answers("some")]], finder=[[looks_for("owls"), FOUND]])

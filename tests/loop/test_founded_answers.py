@@ -258,6 +258,7 @@ async def dies(desk, kind, number, *script, before=False, **settings):
     await desk.keep(going.notebook.until(kind, number, before=before))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("kind", "number", "known"), [(Received, 2, 0), (journal.Returned, 2, 1), (journal.Returned, 3, 2)]
 )
@@ -296,6 +297,7 @@ async def test_g_4_an_early_answer_from_a_landing_is_taken_also_under_a_higher_l
     assert (again.outcome.status, again.outcome.answer, again.outcome.tool_calls.used) == ("answered", "early", 1)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("kind", "number"), [(Received, 2), (Checkpointed, 3)])
 async def test_g_5_once_a_run_and_the_kept_answer_hold_across_a_crash(desk, kind, number):
     """An answer goes back once, whether the process ended before or after that, and it is kept."""

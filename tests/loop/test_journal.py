@@ -256,6 +256,7 @@ async def test_an_unavailable_store_is_retried_longer_than_a_slow_one(monkeypatc
     assert outcome.warnings == (checkpoint.STORE_UNREACHABLE.format(AWAY),)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("on_lost", "status", "asked"), [("go_on", "landed", 2), ("abort", "aborted", 1)])
 async def test_the_time_limit_applies_while_waiting_for_the_store(on_lost, status, asked, monkeypatch):
     """The time limit applies while waiting for the store: the run lands, or aborts if it requires its store."""

@@ -215,6 +215,7 @@ async def pending(desk, reply, **settings):
     assert desk.load().pending.choice == "schema"
 
 
+@pytest.mark.exhaustive
 async def test_g1_a_reply_that_was_stored_before_a_crash_is_read_as_json_too(desk):
     """A resumed run reads the stored reply as the input of `respond`, without a request, and names the rung."""
     await pending(desk, WRITTEN)
@@ -236,6 +237,7 @@ async def test_g1_a_stored_reply_belongs_to_the_rung_of_its_request(desk):
     assert [event.how for event in again.named("landing")] == ["schema"]
 
 
+@pytest.mark.exhaustive
 async def test_g2_after_a_stored_reply_that_ignored_the_schema_the_other_rungs_follow(desk):
     """Calls in a stored reply to a schema are not run; the ladder continues without that rung."""
     await pending(desk, looks(2))

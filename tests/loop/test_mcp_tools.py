@@ -75,7 +75,7 @@ async def test_secrets_in_results_and_errors_are_masked(tmp_path, write):
     assert results(provider.requests[1].messages[-1])[0].startswith("[redacted]")
 
 
-@pytest.mark.exhaustive(one_in=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("line", "names"),
     [
@@ -90,6 +90,7 @@ async def test_the_tools_key_filters_mcp_tools(tmp_path, write, line, names):
     assert set(provider.opening.tools.names) - {"respond", "get_tool_response"} == names
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("how", ["exits", "untyped"])
 async def test_an_unavailable_server_causes_a_warning(tmp_path, write, how):
     """An unavailable server causes a warning with file and line, and the run answers without its tools."""

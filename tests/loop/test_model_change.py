@@ -401,6 +401,7 @@ async def test_a_failed_run_is_resumed_by_the_name_of_its_status(office):
     assert (again.status, again.error, again.tool_calls.used) == ("answered", None, 1)
 
 
+@pytest.mark.exhaustive
 async def test_a_run_whose_process_died_is_resumed(office, monkeypatch):
     """A run whose process died is resumed, and no stored reply is requested again."""
     monkeypatch.setattr(writers, "GRACE", 0.01)

@@ -278,6 +278,7 @@ async def test_g_5_a_parent_reads_which_quotes_of_its_child_were_not_found(run_l
     assert '[0 of 1 quotes found in what it read. Do not rely on: "Owls eat cheese."]' in told
 
 
+@pytest.mark.exhaustive
 async def test_x_11_a_resumed_parent_keeps_its_children(store):
     """A resumed parent counts its first child once, and sends an identical `delegate` definition."""
     cast = ScriptedSpecialists(lead=[[asks("finder"), answers("some")]], finder=[[looks_for("owls"), answers("mice")]])
@@ -294,6 +295,7 @@ async def test_x_11_a_resumed_parent_keeps_its_children(store):
     assert (outcome.tool_calls.used, outcome.usage.input_tokens) == (3, 70)
 
 
+@pytest.mark.exhaustive
 async def test_a_resumed_child_works_in_the_root_of_its_parent(store, tmp_path):
     """A resumed run and its child work in the run's own root, even if the new runner has another root."""
     notes = tmp_path / "notes"
@@ -332,6 +334,7 @@ async def test_a_run_resumed_from_another_project_calls_its_own_specialists(stor
     assert before == after
 
 
+@pytest.mark.exhaustive
 async def test_a_run_whose_resume_was_cancelled_can_be_resumed_again(store, monkeypatch):
     """A resume that was cancelled ends the run as aborted, so that the same process can resume it again."""
     cast = ScriptedSpecialists(lead=[[answers("some")], [], [answers("all")]])
@@ -357,6 +360,7 @@ async def test_a_run_whose_resume_was_cancelled_can_be_resumed_again(store, monk
     assert again.answer == "all"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("shared", [True, False])
 async def test_x_11_calls_of_two_killed_levels_are_counted_on_resume(store, tmp_path, monkeypatch, shared):
     """If two nested levels were killed during a call, the replies and started calls of both count on resuming."""

@@ -224,6 +224,7 @@ async def test_a_resumed_run_reuses_the_trust_of_its_functions(app, tmp_path):
     assert outcome.warnings == ()
 
 
+@pytest.mark.exhaustive
 async def test_a_function_missing_on_resume_causes_errors_and_a_warning(app, tmp_path):
     """A function missing on resume keeps its definition for the cache; calls return errors, and a warning explains."""
     app.write("PKGgone.py", *LOOKUP)

@@ -82,7 +82,7 @@ LIMITS = {
 }
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("key", LIMITS)
 async def test_s3_8_a_raised_limit_of_any_kind_continues_from_the_used_amount(desk, key):
     """A raised limit of any kind continues from the used amount, and the run no longer lands at the old total."""
@@ -100,6 +100,7 @@ async def test_s3_8_a_raised_limit_of_any_kind_continues_from_the_used_amount(de
     assert again.outcome.limits["turns"].used == 4
 
 
+@pytest.mark.exhaustive
 async def test_t_12_a_follow_up_has_a_fresh_budget_that_counts_down_from_its_own_half(desk):
     """After a landing each further question gets the first limits again, and an explicit total stays one."""
     await desk.ask(*THREE, ANSWER, tool_calls_limit=3, time_limit=60)
@@ -199,6 +200,7 @@ async def test_a_run_is_taken_up_in_the_root_of_the_other_host(hosts, monkeypatc
         assert (await taken(runner, specialist="finder")).ended == outcome
 
 
+@pytest.mark.exhaustive
 async def test_resume_continues_here_only_if_its_folder_does_not_exist(hosts, monkeypatch):
     """`resume` continues where the run began, and in the folder of the other host only if that does not exist."""
     one, other = hosts
@@ -343,6 +345,7 @@ async def test_x_10_finished_calls_do_not_run_again_on_resume(desk):
     assert [event.phase for event in again.named("tool_call")] == ["failed", "failed"]
 
 
+@pytest.mark.exhaustive
 async def test_calls_of_a_landing_never_run_in_a_later_segment(desk):
     """Calls made during a landing never run in a later segment, whatever its limit."""
     run = await crash_after(desk, Received, 2, looks(1), looks(2, 2), ANSWER, tool_calls_limit=1)
@@ -375,6 +378,7 @@ async def test_x_8_a_pause_received_before_the_crash_is_sent_back_unchanged(desk
     assert again.named("resumed")[0].note == ""
 
 
+@pytest.mark.exhaustive
 async def test_x_8_a_refusal_received_before_the_crash_ends_the_run(desk):
     """A refusal received before the crash fails with exit code 4; it is not in the history, so a follow-up works."""
     await crash_after(desk, Received, 2, looks(1), says("No.", Stop.REFUSED))
@@ -513,6 +517,7 @@ async def test_a_missing_custom_tool_is_refused_without_force(desk):
     await refused(desk, words, question="And?")
 
 
+@pytest.mark.exhaustive
 async def test_another_model_needs_force_after_thinking(desk):
     """A history with thinking needs force for another model: the thinking is removed and the model is notified."""
     thinks = Reply(Stop.WANTS_TOOLS, (THOUGHT, *LOOKS.content), Usage(10, 0, 0, 5), "tool_use")
@@ -562,6 +567,7 @@ async def test_a_changed_file_needs_force(desk):
 DOWN = ProviderError("the API is down")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("limit", [{"total_tokens_limit": 3_000}, {"cost_limit": 0.035}], ids=str)
 async def test_x_14_the_largest_earlier_request_is_reserved_for_the_landing(desk, limit):
     """The landing reserve follows the largest earlier request: the resumed run lands immediately, within its limit."""
@@ -593,6 +599,7 @@ async def test_s2_6_a_history_that_is_too_long_is_summarised_before_the_first_re
     assert again.outcome.usage.input_tokens == 10 + 60_000 + 10 + 10
 
 
+@pytest.mark.exhaustive
 async def test_warnings_about_the_file_stay_in_the_outcome(desk):
     """Warnings about the specialist's file remain in the outcome, though the file is not read again."""
     file = desk.folder / "finder.md"

@@ -240,6 +240,7 @@ async def test_a_raised_limit_does_not_make_another_run(office):
         await office.take(tool_calls_limit=9)
 
 
+@pytest.mark.exhaustive
 async def test_another_file_content_is_named_by_both_digests(office, tmp_path):
     """A changed file is refused with both digests; with force the run continues with its first instructions."""
     path = write(tmp_path, "finder", "tool_calls_limit: 5")

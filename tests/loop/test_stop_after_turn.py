@@ -77,6 +77,7 @@ async def test_a_request_that_fails_after_the_stop_is_not_sent_again(desk):
     assert (outcome.status, outcome.error_kind) == ("failed", "credentials")
 
 
+@pytest.mark.exhaustive
 async def test_a_pending_reply_stays_pending_if_the_run_is_stopped_before_it_begins(desk):
     """A run that is stopped immediately does not act upon a reply of a crashed process, and does not lose it either."""
     going = await desk.record(looks(1), ANSWER)
@@ -91,6 +92,7 @@ async def test_a_pending_reply_stays_pending_if_the_run_is_stopped_before_it_beg
     assert (again.outcome.status, again.outcome.answer, again.requests) == ("answered", "It is known.", [])
 
 
+@pytest.mark.exhaustive
 async def test_no_summary_begins_after_the_stop(desk):
     """A request that is only to be sent after a summary is not sent, and the summary is left to the resumption."""
     outcome, provider = await stopped(desk, WIDE[0], (WIDE[1],), specialist=LONG)
@@ -99,6 +101,7 @@ async def test_no_summary_begins_after_the_stop(desk):
     assert (again.outcome.status, len(again.named("summarized"))) == ("answered", 1)
 
 
+@pytest.mark.exhaustive
 async def test_a_summary_that_has_begun_is_completed(desk):
     """Its notes are paid for and only stored as a whole: it is completed, and no request follows it."""
     events = []

@@ -1,15 +1,12 @@
 """A forked program finds the same state and ends in the same way as one in its own interpreter."""
 
-import asyncio
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from tests.forked_program import ForkedProgram, run_forked
-from tests.wire.mcp_servers.running_servers import running, script, until
 
 STATE = """
 import os, signal, sys
@@ -86,6 +83,7 @@ def test_the_end_is_the_same(forks, name):
     assert own.stderr.splitlines()[-1:] == forked.stderr.splitlines()[-1:]
 
 
+@pytest.mark.exhaustive
 def test_closed_streams_are_the_same(forks, tmp_path):
     """Of streams that are closed there is neither an object nor a descriptor."""
     command = [sys.executable, "-W", "error", "-c", CLOSED]
@@ -94,27 +92,6 @@ def test_closed_streams_are_the_same(forks, tmp_path):
     forked = run_forked([*command, tmp_path / "forked"], closed=(1, 2))
     assert own.returncode == forked.returncode == 0
     assert (tmp_path / "own").read_text() == (tmp_path / "forked").read_text() == "[None, None, None, None, [0]]"
-
-
-def environment_at_start(pid):
-    """Return the environment with which a process began, in bytes."""
-    return Path(f"/proc/{pid}/environ").read_bytes()
-
-
-@pytest.mark.exhaustive
-async def test_event_loops_fork_the_well_behaved_server(forks, tmp_path):
-    """An MCP server that an event loop starts is forked, is found by its command line, and ends with its input."""
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    process = await asyncio.create_subprocess_exec(*script("good", str(tmp_path)), **pipes, env={})
-    try:
-        # It takes its command line only after the fork.
-        await until(lambda: running(tmp_path) == [process.pid])
-        # The environment with which a process begins, here that of the parent of all forks.
-        assert environment_at_start(process.pid)
-        await process.communicate(b"")
-    finally:
-        process._transport.close()
-    assert process.returncode == 0
 
 
 def test_it_is_a_child_that_takes_signals(forks):

@@ -83,6 +83,7 @@ async def mapped(store, count, stop=None, clock=None, **options):
     return batch, done
 
 
+@pytest.mark.exhaustive
 async def test_the_same_call_again_pays_for_nothing(start, store):
     """All outcomes come from the store, equal to those of the first call, and no request is sent."""
     served = start()

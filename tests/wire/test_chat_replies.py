@@ -8,7 +8,7 @@ from run_specialist.providers.openai_messages import read_reply
 from run_specialist.record.messages import Stop, Usage
 from run_specialist.record.outcome import Exit
 from tests.loop_jobs import job, outcome_of
-from tests.wire.chat import faults, policies
+from tests.wire.chat import faults
 from tests.wire.chat.replies import answers, calls, says
 from tests.wire.chat_messages import CALL, FORCED
 from tests.wire.connected import asked, connected
@@ -124,16 +124,6 @@ def test_a_full_context_is_not_helped_by_more_output_tokens():
     assert not read({"content": "a"}, "model_length").more_room_helps
 
 
-@pytest.mark.exhaustive
-async def test_s0_10_a_server_that_ignores_every_choice_ends_in_a_salvage(ask_chat):
-    """A server that ignores schema, force and none: the run ends with an outcome after three landing requests."""
-    outcome, api = await ask_chat(policies.always_tool("look", obeys=False), 2)
-    assert [sent.tool_choice for sent in api.requests[2:]] == [None, FORCED, "none"]
-    assert [sent.schema is None for sent in api.requests[2:]] == [False, True, True]
-    assert (outcome.status, outcome.tool_calls.used, outcome.landing.requests) == ("partial", 2, 3)
-    assert "note on 'question 1'" in outcome.answer
-
-
 @pytest.mark.parametrize(
     "refusal",
     [
@@ -237,14 +227,6 @@ async def test_x_8_a_full_context_gives_a_partial_outcome(ask_chat, fault):
     assert outcome.error_kind == "context_exceeded"
     assert (outcome.status, outcome.exit_code, len(api.requests)) == ("partial", 0, 2)
     assert "note on 'a'" in outcome.answer
-
-
-async def test_x_8_a_full_context_in_mid_stream_gives_a_partial_outcome(chat_api):
-    """A full context reported in mid-stream makes the run partial, with exit code 0."""
-    full = {"error": {"message": "the request exceeds the available context size", "type": "exceed_context_size_error"}}
-    api = chat_api([LOOK, faults.Stream((full,))])
-    outcome = await asked(api, watch=lambda delta: None)
-    assert (outcome.status, outcome.exit_code) == ("partial", Exit.OK)
 
 
 async def test_a_key_quoted_by_the_server_is_redacted(ask_chat):

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from itertools import pairwise
 
 import httpx2
 import pytest
@@ -37,18 +36,6 @@ async def test_s0_1_s0_3_s0_4_a_run_of_30_calls_counts_down_and_is_forced(ask_ch
     assert told[:14] == raw[:14]
     assert told[14] == f"{raw[14]}\n15 tool calls remaining"
     assert told[28:] == [f"{raw[28]}\n1 tool call remaining", f"{raw[29]}\n0 tool calls remaining"]
-
-
-async def test_s0_5_each_history_begins_with_the_bytes_of_the_previous_one(ask_chat):
-    """Tools and system are the same in every request, and each history begins with the bytes of the previous one."""
-    _, api = await ask_chat(policies.always_tool("look", calls_per_turn=3), 12)
-    fronts = {sent.raw.split(b',"max_completion_tokens"')[0] for sent in api.requests}
-    assert len(fronts) == 1
-    assert b'"tools":[{"type":"function","function":{"name":"look"' in fronts.pop()
-    for before, after in pairwise(api.requests):
-        said, more = (sent.raw.split(b'"messages":', 1)[1] for sent in (before, after))
-        assert more.startswith(said.removesuffix(b"]}"))
-        assert len(more) > len(said)
 
 
 async def test_the_first_request_has_only_the_expected_keys(ask_chat):
@@ -111,15 +98,6 @@ async def test_s0_10_the_landing_instruction_is_a_user_message_after_the_results
     assert roles(sent)[-2:] == ["tool", "user"]
     assert sent.results[-1].endswith("\n0 tool calls remaining")
     assert sent.messages[-1]["content"].startswith("0 tool calls remain and")
-
-
-async def test_x_1_with_a_limit_of_0_the_instruction_ends_the_question(ask_chat):
-    """With a limit of 0 calls, the landing instruction is the last line of the user's message."""
-    _, api = await ask_chat([answers("yes")], 0, landing="order")
-    assert roles(api.requests[0]) == ["system", "user"]
-    question, order = api.requests[0].messages[1]["content"].split("\n")
-    assert question == "What is known?"
-    assert "`respond`" in order
 
 
 @pytest.mark.parametrize("blocks", [(), ({"type": "thinking", "thinking": "hm", "signature": "x"},)])
@@ -373,37 +351,12 @@ async def test_calls_without_ids_get_generated_ids(ask_chat):
     assert [text.split(",")[0] for text in api.requests[3].results] == [f"note on '{query}'" for query in "abcd"]
 
 
-async def test_x_4_respond_beside_other_calls_ends_the_run(ask_chat):
-    """A `respond` call ends the run with its answer; other calls of the same reply are not run."""
-    quote = {"source": "a", "quote": "note on 'a'"}
-    both = says("Well.", {**CALL, "id": "call_y"}, tool_call("respond", {"answer": "done", "evidence": [quote]}))
-    outcome, api = await ask_chat([RUNS_LOOK, both])
-    assert (outcome.answer, outcome.tool_calls.used, len(api.requests)) == ("done", 1, 2)
-
-
-async def test_x_6_a_cut_call_is_requested_again_with_more_output_tokens(ask_chat):
-    """A cut call is not run; the request is repeated with the same history and twice the output tokens."""
-    cut = says(None, tool_call("look", '{"query": "ha'), finish_reason="length")
-    outcome, api = await ask_chat([cut, RUNS_LOOK, answers("yes")])
-    assert (outcome.answer, outcome.tool_calls.used) == ("yes", 1)
-    assert [sent.body["max_completion_tokens"] for sent in api.requests] == [16_000, 32_000, 32_000]
-    assert api.requests[0].messages == api.requests[1].messages
-
-
 async def test_x_6_a_call_cut_twice_is_sent_back_with_empty_arguments(ask_chat):
     """A call cut twice is skipped and goes back with `{}`, because servers that parse arguments refuse half of them."""
     cut = says(None, tool_call("look", '{"query": "ha'), finish_reason="length")
     outcome, api = await ask_chat([cut, cut, answers("yes")])
     assert (outcome.answer, outcome.tool_calls.used, outcome.tool_calls.skipped) == ("yes", 0, 1)
     assert api.requests[2].messages[2]["tool_calls"][0]["function"]["arguments"] == "{}"
-
-
-async def test_x_7_an_empty_answer_is_requested_once_more(ask_chat):
-    """An empty answer, or reasoning alone, is requested once more."""
-    outcome, _ = await ask_chat([says(None, reasoning_content="hm"), says("", reasoning_content="hm")])
-    assert (outcome.status, outcome.exit_code) == ("failed", 4)
-    outcome, _ = await ask_chat([says(""), says("At last.")])
-    assert outcome.answer == "At last."
 
 
 async def test_x_8_refusals_fail_and_unknown_finish_reasons_are_warnings(ask_chat):

@@ -174,6 +174,7 @@ def listed(path):
         return store.runs()
 
 
+@pytest.mark.exhaustive
 async def test_a_run_id_continues_the_run_with_a_refreshed_budget(messages_api, files):
     """A returned run_id continues the transcript; the new limit is the used calls plus the file's limit."""
     script = [

@@ -75,6 +75,7 @@ async def test_g12_the_best_passages_precede_the_question(runs, recorded):
     assert sent(plain) == QUESTION
 
 
+@pytest.mark.exhaustive
 async def test_g12_the_search_spends_budget(runs, recorded):
     """At limit 0 there is no search, at 1 the run lands with the passages, and the countdown stands below them."""
     end = runs.say.answers("Mice.") if runs.kind == MESSAGES else runs.say.says('{"answer": "Mice.", "evidence": []}')
@@ -85,6 +86,7 @@ async def test_g12_the_search_spends_budget(runs, recorded):
     assert f"Kubernetes\n\n0 tool calls remaining\n\nQuestion: {QUESTION}" in sent(requests[0])
 
 
+@pytest.mark.exhaustive
 async def test_g12_auto_searches_only_for_calls_as_json(runs, recorded):
     """Models of the vendors search themselves; the choice is stored with the run."""
     run, (request,) = await recorded(runs.say.answers("Mice."), first_search="auto")
@@ -97,12 +99,7 @@ async def test_g12_auto_searches_only_for_calls_as_json(runs, recorded):
     assert "first_search" not in str(found)
 
 
-async def test_g12_a_specialist_without_search_begins_with_its_question(runs, recorded):
-    """There is no other search."""
-    _, (request,) = await recorded(runs.say.answers("Mice."), disallowed_tools=["search"])
-    assert sent(request) == QUESTION
-
-
+@pytest.mark.exhaustive
 async def test_g12_a_run_is_searched_once(runs, recorded):
     """A resumed run, a fork and a replay have the same first message; transcript and report show the call."""
     run, (first,) = await recorded(runs.say.answers("Mice.", evidence=EVIDENCE))
@@ -124,6 +121,7 @@ async def test_g12_a_run_is_searched_once(runs, recorded):
     assert len(load(runs.url, forked.run_id).calls) == 1
 
 
+@pytest.mark.exhaustive
 async def test_g12_a_slow_index_is_not_waited_for(runs, recorded, monkeypatch):
     """The run begins without passages, with a warning; the thread cannot keep the process alive."""
     monkeypatch.setattr("run_specialist.loop.first_search.LONGEST_SEARCH", 0.2)
@@ -179,6 +177,7 @@ def short(quotes, answer):
     return says(json.dumps({"quotes": quotes, "answer": answer}))
 
 
+@pytest.mark.exhaustive
 async def test_g12_a_local_model_answers_with_the_short_request(local_runs):
     """Its own prompt, no tools, a constrained reply; the quotes are lines by number, verified by construction."""
     run, (request,) = await local_runs(short([1], "Mice."))
@@ -194,6 +193,7 @@ async def test_g12_a_local_model_answers_with_the_short_request(local_runs):
     assert (await local_runs.runs.replay(run)).difference is None
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "reply", [short([], prompts.SAYS_NOTHING), short([1], prompts.SAYS_NOTHING), short([7], "x"), says("Words.")]
 )
@@ -226,6 +226,7 @@ async def test_g12_a_short_answer_that_its_lines_do_not_bear_out_is_returned_onc
     assert (await local_runs.runs.replay_file(await local_runs.runs.save(run))).difference is None
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("lines", "settings"),
     [
@@ -246,6 +247,7 @@ async def test_g12_other_runs_have_no_short_request(local_runs, lines, settings)
     assert ["respond" in offered(one) for one in requests] == [True]
 
 
+@pytest.mark.exhaustive
 async def test_g12_a_short_reply_at_a_limit_lands(local_runs):
     """A limit that the short request reaches ends the run in the usual way, with the passages."""
     run, requests = await local_runs(short([], ""), responds("Mice."), turns_limit=2)
@@ -253,6 +255,7 @@ async def test_g12_a_short_reply_at_a_limit_lands(local_runs):
     assert "notes/owls.md:3: Owls eat mice." in sent(requests[1])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "last", [[short([1], "Mice.")], [short([], ""), responds("Mice.", source="", quote="Owls eat mice.")]]
 )
@@ -272,6 +275,7 @@ async def test_g12_a_pending_short_reply_is_acted_upon(local_runs, local, last):
     assert [one.verified for one in outcome.evidence] == [True]
 
 
+@pytest.mark.exhaustive
 async def test_g12_an_endpoint_that_refuses_the_short_request_gets_native_calls_next(local_runs, local):
     """The run fails as any run with calls as JSON there; the next one in the same Runner has the passages."""
     runs = local_runs.runs
@@ -283,6 +287,7 @@ async def test_g12_an_endpoint_that_refuses_the_short_request_gets_native_calls_
     assert "notes/owls.md:3: Owls eat mice." in sent(server.requests[1])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("limits", [{}, {"tool_calls_limit": 1}])
 async def test_g12_a_question_with_an_unknown_name_is_not_answered(local_runs, limits):
     """A name of the question that occurs in no file: no short request, and the answer is partial, with a gap."""

@@ -250,6 +250,7 @@ def endpoint(request, messages_api, chat_api, tmp_path):
     return start
 
 
+@pytest.mark.exhaustive
 async def test_g8_a_run_is_resumed_with_the_bytes_that_were_sent(endpoint):
     """After a limit, the resumed request begins with all that was sent before, and the union is whole again."""
     one = endpoint(LOOKS[0], SOME, LOOKS[1], MORE)
@@ -277,6 +278,7 @@ async def stop_after_the_first_reply(one):
     await keep(f"sqlite:///{one.folder}/runs.db", notebook.until(Received, 1))
 
 
+@pytest.mark.exhaustive
 async def test_g8_a_pending_reply_is_acted_upon_before_any_request(endpoint):
     """A call that arrived before the process died gets its result on resume, and is not paid for again."""
     one = endpoint(LOOKS[0], SOME, MORE)
@@ -288,6 +290,7 @@ async def test_g8_a_pending_reply_is_acted_upon_before_any_request(endpoint):
     assert "Result of look:\\nNot finished: the process ended" in one.requests[2].raw.decode()
 
 
+@pytest.mark.exhaustive
 async def test_g8_a_run_whose_reply_was_cut_is_resumed_with_the_same_history(endpoint):
     """The line that asked for a shorter reply is part of the history, also after the run was resumed."""
     one = endpoint(CUT, LOOKS[0], SOME, MORE)
@@ -334,6 +337,7 @@ async def test_g8_local_models_call_by_json_from_the_first_request(formats):
     assert (await formats([[answers("yes")]], "llamacpp:qwen", tool_calls="native"))[0] == ["native"]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("script", "settings"),
     [
@@ -364,6 +368,7 @@ async def test_g8_an_endpoint_that_does_not_constrain_gets_native_calls_in_the_n
     assert (found, [one.exit_code for one in outcomes]) == (["json", "none"], [3, 3])
 
 
+@pytest.mark.exhaustive
 async def test_g8_a_run_keeps_its_format_when_it_is_resumed(chat_api, tmp_path):
     """The format is stored with the run: what is learned of the endpoint later does not change it."""
     leaked = says('{"name": "grep", "arguments": {"pattern": "mice"}}')

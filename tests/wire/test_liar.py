@@ -80,7 +80,7 @@ async def test_x_12_a_silent_or_endless_server_is_abandoned(folder):
     await check([case for case in CHOSEN if case.kind.end in SLOW], folder)
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.tries == (3, 3)][1::5], ids=lambda kind: kind.name)
 async def test_one_corrupted_reply_costs_one_more_request(kind, folder):
     """One corrupted reply is repaired by a retry, and the run shows no warning."""
@@ -100,7 +100,7 @@ async def test_a_reply_that_is_too_long_is_a_one_line_error(name, folder):
 ENDLESS = ["stall before the head", "stall in the head", "stall in the body", "drip of the body", "endless event"]
 
 
-@pytest.mark.exhaustive(one_in=4)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ENDLESS)
 async def test_s3_6_an_abort_during_a_stalled_reply_leaves_nothing_open(name, folder):
     """Stopping a run during a stalled reply closes the connection and keeps the work; the run can be resumed."""

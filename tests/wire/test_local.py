@@ -21,6 +21,7 @@ def finder(project):
     return project
 
 
+@pytest.mark.exhaustive
 async def test_runs_of_a_runner_ask_the_server_once(finder, local):
     """Concurrent and later runs of one model share its provider, and what is known about the model."""
     with local("ollama", lambda request: answers("yes")) as server:
@@ -126,7 +127,7 @@ async def test_everything_fits_into_a_small_context(finder_context, local, n_ctx
     assert any("tools" not in request.body for request in server.requests)
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("kind", "routes", "tokens", "reply"),
     [
@@ -154,6 +155,7 @@ async def _ask_and_close(runner):
         return await runner.run("finder", "What?")
 
 
+@pytest.mark.exhaustive
 def test_a_server_started_again_with_another_context_is_believed(finder_context, local):
     """A second event loop asks for the length again; replies are bounded by it, and its warning is reported."""
     with local("ollama", [answers("yes"), answers("yes")], ollama(40960, num_ctx=32768)) as server:
@@ -171,7 +173,7 @@ def huge(wire):
     wire.send(200, b'{"default_generation_settings": {"n_ctx": 4096}, "x": "' + b"x" * 2**20 + b'"}')
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("lie", [-4096, 10**18, b"<html>busy</html>", huge, lambda wire: wire.hold(None, 1)])
 async def test_a_server_that_lies_about_it_is_ignored(finder_context, local, monkeypatch, lie):
     """The run starts as on any other server: nothing is known about the context, and nothing is cut because of it."""
@@ -186,6 +188,7 @@ async def test_a_server_that_lies_about_it_is_ignored(finder_context, local, mon
     assert (run.job.settings.summarize_at, run.job.settings.tool_result_limit) == (None, 20_000)
 
 
+@pytest.mark.exhaustive
 async def test_explicit_settings_win_with_a_warning(finder_context, local):
     """A result limit of the file stays, also where it cannot fit, and the outcome says so."""
     write_specialist(finder_context, "wide", "tool_result_limit: 50000", "summarize_at: none")
@@ -227,6 +230,7 @@ async def test_a_resumed_run_takes_the_context_of_its_new_model(finder_context, 
     assert "of owls and mice" in asked[1].results[-1]
 
 
+@pytest.mark.exhaustive
 async def test_results_that_were_cut_for_the_sake_of_others_say_how_to_read_on(finder_context, local):
     """The note of `read` names the line after the returned lines, not after the part that is kept."""
     with local("llamacpp", Reader(5), llamacpp(8192)) as server:

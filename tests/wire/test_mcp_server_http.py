@@ -59,7 +59,7 @@ async def test_the_official_client_calls_a_tool_over_http(mode, host):
     assert "look: 'owls' · 1 of 4 tool calls used, 3 remaining" in progress_log.messages
 
 
-@pytest.mark.exhaustive(one_in=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("age", ["older", "newer"])
 async def test_a_disconnect_aborts_the_run_of_the_call(age, store, caplog):
     """A client's disconnect aborts the run that it waited for, without a cancellation message."""

@@ -51,6 +51,7 @@ async def test_a_run_of_another_project_is_not_known(file, tool, tmp_path, monke
     assert result.content[0].text == f"no run {run_id} is known here; give the whole run_id as start_run returned it"
 
 
+@pytest.mark.exhaustive
 async def test_start_run_replies_to_the_question_of_a_stored_run(file):
     """The text says first what the specialist asks, and how to reply; the reply goes on with the same run."""
     asks = calls(("respond", {"answer": "Two.", "question": "Which owl?"}))

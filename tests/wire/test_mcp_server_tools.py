@@ -98,6 +98,7 @@ async def test_a_result_has_the_outcome_as_json_and_text(looker, mode):
     assert text.startswith("[looker: answered after 1 of 4 tool calls]\n\nMice.\n\nEvidence:\n- x: note on")
 
 
+@pytest.mark.exhaustive
 async def test_the_output_schema_of_a_file_is_part_of_its_tool_schema(project):
     """A specialist's output_schema is part of its tool's schema, and references inside it still resolve."""
     shape = {
@@ -222,6 +223,7 @@ async def test_an_untrusted_specialist_is_not_started(project):
     assert "--trust" in refused.content[0].text
 
 
+@pytest.mark.exhaustive
 async def test_a_stored_run_is_found_by_its_full_id(looker, tmp_path):
     """get_run finds an earlier server's run in the shared store by its full id."""
     store = f"sqlite:///{tmp_path}/runs.db"

@@ -241,6 +241,7 @@ async def test_m_7_a_fork_before_the_change_drops_the_thoughts_of_the_first_mode
     assert [one.model for one in after.models] == [HAIKU]
 
 
+@pytest.mark.exhaustive
 async def test_m_8_a_gate_that_the_first_model_has_closed_does_not_hold_the_next_one(chains, messages_api):
     """A 429 with a long wait closes the gate of the key; the run immediately continues with the next model."""
     api = messages_api(

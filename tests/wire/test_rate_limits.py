@@ -132,6 +132,7 @@ async def test_r5_a_wait_that_one_run_meets_is_met_by_no_other(shared_clock):
     assert [event.seconds for event in events if isinstance(event, Retrying)] == [20]
 
 
+@pytest.mark.exhaustive
 def test_r1_runs_in_two_event_loops_share_the_limit(real_time):
     """Two threads, each with its event loop and its client, have no more concurrent requests than one."""
     results = []
@@ -416,7 +417,7 @@ async def test_w1_w2_two_429s_then_an_answer(api_retries):
     assert len([event for event in events if isinstance(event, Requested)]) == 2
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive
 async def test_w1_an_overload_for_longer_than_the_patience_fails_resumably(api_retries):
     """After a minute of overload the error has the reason, the number of retries, and the advice."""
     events, server = [], api_retries.serve(api_retries.look, *[api_retries.busy] * 20, all_used=False)

@@ -33,6 +33,7 @@ async def test_c1_a_recorded_run_replays_the_same(runs):
     assert (await runs.replay_file(await runs.save(run))).difference is None
 
 
+@pytest.mark.exhaustive
 async def test_c1_a_steered_run_replays_the_same(runs):
     """What the user added goes beside the same results, and is one text that both APIs get after them."""
     script, told = [runs.read(), runs.read("notes"), runs.say.answers("Mice.")], []
@@ -70,7 +71,7 @@ async def test_c1_a_run_that_changed_its_notes_replays_the_same(runs, monkeypatc
     assert (await runs.replay(run)).difference is None, "neither the notes nor the tool of today matter"
 
 
-@pytest.mark.exhaustive(one_in=6)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("landing", ["auto", "order", "schema", "finalize", "none", "stop"])
 async def test_c1_a_landed_run_replays_the_same(runs, landing):
     """Each kind of landing is replayed, with what the endpoint refused inferred from its rungs."""
@@ -87,7 +88,7 @@ async def test_c1_a_landed_run_replays_the_same(runs, landing):
     assert replayed.difference is None
 
 
-@pytest.mark.exhaustive(one_in=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("choice", ["first", "none"])
 async def test_c1_a_landing_that_was_refused_replays_the_same(runs, choice):
     """Refused choices are not stored as replies; they are refused again, and lead to the same rungs."""
@@ -102,7 +103,7 @@ async def test_c1_a_landing_that_was_refused_replays_the_same(runs, choice):
     assert (await runs.replay(run)).difference is None
 
 
-@pytest.mark.exhaustive(one_in=2)
+@pytest.mark.exhaustive
 async def test_c1_replies_that_were_requested_again_replay_the_same(runs):
     """A truncated reply is not part of the next request; an early answer and one without a quote are returned."""
     say = runs.say
@@ -130,6 +131,7 @@ async def test_c1_calls_as_json_replay_the_same(runs):
     assert (await runs.replay_file(await runs.save(run))).difference is None
 
 
+@pytest.mark.exhaustive
 async def test_c1_a_parent_replays_alone(messages_runs):
     """The results of delegated calls are stored with the parent, and so are the spending and quotes of the children."""
     one = messages_runs
@@ -165,6 +167,7 @@ async def test_c1_secrets_and_prices_of_today_change_nothing(messages_runs, monk
     assert (replayed.difference, replayed.outcome.cost_usd) == (None, run.outcome["cost_usd"])
 
 
+@pytest.mark.exhaustive
 async def test_c1_a_failed_run_replays_the_same(messages_runs):
     """A request that ended the run by an error of the API ends the replay, too; what was gathered is the same."""
     one = messages_runs
@@ -207,6 +210,7 @@ async def test_c1_servers_of_a_run_are_not_started(messages_runs):
     assert (await differs(one, run))[0] == 1
 
 
+@pytest.mark.exhaustive
 async def test_c2_the_part_that_differs_is_named(messages_runs, monkeypatch):
     """A changed prompt, a limit, a missing tool and a setting of the landing are each found; a changed note is not."""
     one = messages_runs

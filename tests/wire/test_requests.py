@@ -127,7 +127,7 @@ async def test_s0_10_every_rung_after_an_ignored_force_reads_tools_and_system_on
         assert "cache_control" not in request.body
 
 
-@pytest.mark.exhaustive(one_in=5)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("at_once", "extra"), [(9, False), (10, True), (30, True)])
 async def test_a_large_batch_marks_and_reads_the_previous_tail(ask_cache, at_once, extra):
     """A turn of 12 calls adds 24 blocks, more than the lookback of 20: the previous tail is marked too, and read."""

@@ -22,7 +22,7 @@ def messages_endpoint(request, messages_api, tmp_path):
     return start
 
 
-@pytest.mark.exhaustive(one_in=8)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("landing", ["auto", "order", "none"])
 async def test_s4_5_a_resumed_request_begins_with_all_bytes_sent_before(endpoint, landing):
     """After a landing of any kind at N=3, then 6, a resumed request has the bytes sent before, then the new budget."""
@@ -56,7 +56,7 @@ async def test_s4_2_earlier_limit_fields_stay_in_the_history(endpoint):
     assert outcome.status == "answered"
 
 
-@pytest.mark.exhaustive(one_in=4)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("model", ["sonnet", "haiku"])
 async def test_x_9_thinking_goes_back_byte_for_byte(messages_endpoint, model):
     """Thinking is replayed byte for byte, within the tool loop and after it: its signature still matches."""

@@ -219,6 +219,7 @@ def stored(one):
     return load(f"sqlite:///{one.folder}/runs.db")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("model", ["haiku", "sonnet"])
 async def test_a_resumed_run_sends_them_back_unchanged(endpoint, model):
     """After a failure the blocks go back as they came, a use without a result is run, and all of them count once."""
@@ -243,6 +244,7 @@ async def test_a_resumed_run_sends_them_back_unchanged(endpoint, model):
     assert outcome.usage.web_search_requests == sum(turn.reply.usage.web_search_requests for turn in run.turns) == 1
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("returned", [1, 2])
 async def test_a_killed_run_counts_them_once(endpoint, returned):
     """After a crash the use counts once, calls that may have been running are not repeated, and others are run."""

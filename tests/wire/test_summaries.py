@@ -66,7 +66,7 @@ async def test_s2_8_s2_9_the_summary_is_a_call_and_its_result_before_the_newest_
     assert later.messages[:7] == after.messages
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("model", ["sonnet", "haiku"])
 async def test_s2_9_with_thinking_the_history_becomes_one_message(ask, model):
     """Where thinking is bound to the history, all of it becomes one message, and no thinking is replayed."""

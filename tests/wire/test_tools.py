@@ -140,6 +140,7 @@ async def test_a_file_that_is_not_trusted_reads_and_does_not_write(messages_api,
     assert any("`memory` is not offered: it would write notes" in warning for warning in outcome.warnings)
 
 
+@pytest.mark.exhaustive
 async def test_a_resumed_run_keeps_the_notes_and_the_list_that_it_began_with(messages_api, project, tmp_path):
     """The prompt is that of the beginning, byte for byte; the tool still works, and `todo` still has its list."""
     write_specialist(project, "finder", "tools: search, TodoWrite", "memory: local", "tool_calls_limit: 2")
@@ -204,7 +205,7 @@ def places(value, path=()):
         yield path[-2:]
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("landing", ["auto", "order", "finalize", "none"])
 async def test_a_hostile_note_changes_only_its_tool_result(messages_api, landing):
     """A hostile note changes no byte of a request outside the tool results that contain it."""

@@ -136,6 +136,7 @@ async def test_an_unexpected_exception_is_an_error_result(write, monkeypatch):
     assert done.text.startswith("owls could not be asked: internal error: ZeroDivisionError('by us')")
 
 
+@pytest.mark.exhaustive
 async def test_only_a_full_id_of_its_own_run_can_be_resumed(write, folder):
     """A prefix of an id, a run of another specialist and a run from another folder are refused."""
     write("owls")

@@ -84,7 +84,7 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.exhaustive(one_in=2)
+@pytest.mark.exhaustive
 @pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGINT to one process")
 @pytest.mark.parametrize("whom", ["process", "thread"])
 def test_s3_6_ctrl_c_in_run_sync_aborts_and_stores_the_run(whom, tmp_path):
@@ -102,6 +102,7 @@ def test_s3_6_ctrl_c_in_run_sync_aborts_and_stores_the_run(whom, tmp_path):
     assert stored.status == "aborted"
 
 
+@pytest.mark.exhaustive
 async def test_a_run_is_resumed_without_the_file_of_its_skill(project, tmp_path):
     """Its prompt has the text of the skill already; a new run is refused with the place in the file."""
     skill = project / ".agents" / "skills" / "tables"

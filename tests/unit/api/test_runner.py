@@ -28,6 +28,7 @@ def test_run_takes_a_specialist_made_in_code():
     assert outcome.tool_calls.limit == 12
 
 
+@pytest.mark.exhaustive
 def test_run_takes_a_name_a_path_and_another_folder(project, tmp_path):
     """As on the command line, `run` takes a name from the usual folders or `dir`, or the path of a file."""
     near = tmp_path / "near"

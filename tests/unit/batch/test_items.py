@@ -296,6 +296,7 @@ def test_a_tsv_file_has_tabs_only(tmp_path):
     assert inputs_in(tmp_path, "a.txt", "a\tb\n1\t2\n", "csv") == AB
 
 
+@pytest.mark.exhaustive
 def test_a_quote_that_never_ends_does_not_read_the_whole_file(tmp_path):
     """The error comes from the row that begins with it, after a limited part of the file."""
     with pytest.raises(UsageError, match=r"a\.csv:2: a quoted value that begins in this row does not end"):

@@ -38,7 +38,7 @@ def _own_folder(tmp_path, monkeypatch):
         monkeypatch.setenv(name, "")
 
 
-@pytest.mark.exhaustive(one_in=4)
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("_own_folder")
 @pytest.mark.parametrize("peer", PEERS)
 async def test_each_peer_sends_one_request_per_call(peer: str):

@@ -219,7 +219,7 @@ def test_s0_10_paused_replies_keep_the_rung_and_count():
     assert landing.requests == 3
 
 
-@pytest.mark.exhaustive(one_in=7)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("style", get_args(Style))
 def test_any_sequence_of_events_only_descends_the_ladder(style):
     """Each sequence of five events leads down from the top of each ladder in a few steps."""

@@ -151,6 +151,7 @@ def explosive(levels: int) -> dict[str, Any]:
     return {"$defs": {**defs, f"a{levels}": {"const": 1}}, "properties": {"deep": {"$ref": "#/$defs/a0"}}}
 
 
+@pytest.mark.exhaustive
 def test_a_check_that_takes_too_long_is_stopped(monkeypatch):
     """A schema that always takes too long is refused, and the check of an answer that takes too long is stopped."""
     monkeypatch.setattr(schema_checks, "MOST_CHECKS", 5_000)
@@ -212,7 +213,7 @@ def test_no_pattern_backtracks_forever(dialect, schema, value, said):
     assert load_schema({**dialect, **schema}).reason(value) == said
 
 
-@pytest.mark.exhaustive(one_in=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "items", [[{"a": n} for n in range(20_000)], [n * (2**61 - 1) for n in range(40_000)]], ids=len
 )
@@ -294,6 +295,7 @@ ANY_JSON = st.recursive(
 )
 
 
+@pytest.mark.exhaustive
 @given(st.dictionaries(st.sampled_from(sorted(Draft202012Validator.VALIDATORS)), ANY_JSON), ANY_JSON)
 def test_any_dict_is_a_schema_or_refused_in_one_line(schema, value):
     """Any dict is refused with a short ValueError or gives a usable schema."""

@@ -459,7 +459,7 @@ def test_any_mix_of_syntax_loads(pieces: list[str], fenced: bool) -> None:
     check(load_text(text, PATH), text)
 
 
-@pytest.mark.exhaustive(one_in=8)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "front",
     [

@@ -122,13 +122,6 @@ def test_an_unusable_name_is_replaced_by_the_file_name() -> None:
     assert file.name == "SE: a/b [31m"
 
 
-def test_fields_set_are_the_keys_of_the_file() -> None:
-    """Defaults and placeholders do not count as given."""
-    file = load_text("---\ndescription: d\ntool_calls_limit: none\nmodel:\n---\nBody", Path("agent.md"))
-    assert file.specialist.model_fields_set == {"description", "tool_calls_limit"}
-    assert dict(file.lines) == {"description": 2, "tool_calls_limit": 3, "model": 4}
-
-
 def test_keys_without_effect_give_notices_or_warnings() -> None:
     """Keys without effect give a notice, restrictive ones a warning, unknown ones a warning with a suggestion."""
     file = loaded("color: red\nhooks: {a: b}\npermissionMode: dontAsk\ntool_cals_limit: 3\nquux: 1")
@@ -142,12 +135,6 @@ def test_keys_without_effect_give_notices_or_warnings() -> None:
     assert file.problems[3].text == "unknown key; did you mean tool_calls_limit?"
     assert file.problems[4].text == "unknown key"
     assert loaded("color: red").status == "ok"
-
-
-def test_strict_turns_warnings_into_errors() -> None:
-    """Strict mode turns warnings into errors and keeps notices."""
-    assert (loaded("quux: 1").strict().status, loaded("quux: 1").strict().specialist) == ("error", None)
-    assert (loaded("color: red").strict().status, loaded("color: red").strict().specialist is None) == ("ok", False)
 
 
 def test_model_is_usable_without_a_file() -> None:
@@ -390,15 +377,6 @@ def test_a_disallowed_tool_is_removed_under_any_name() -> None:
     )
 
 
-def test_unknown_names_are_reported() -> None:
-    """Unknown names are reported; a list of only unknown names must not run."""
-    assert resolve_tools(["Read", "Painter"], (), AVAILABLE) == ResolvedTools(("read",), ("Painter",))
-    assert resolve_tools(["Painter(ls)", "Telescope"], (), AVAILABLE) == ResolvedTools(
-        (), ("Painter(ls)", "Telescope"), nothing_known=True
-    )
-    assert not resolve_tools(["Read", "Painter"], ["Read"], AVAILABLE).nothing_known
-
-
 # The tools that change files: their names in other programs, and the key `writable` that they require.
 def problems(*lines):
     """Return the warnings and errors of a file with these keys."""
@@ -432,11 +410,3 @@ def test_names_of_other_programs_ask_for_a_tool_that_changes_files(written, name
     """Claude Code, Gemini CLI, opencode and Copilot; a pattern does not ask."""
     assert names_tool([written], name)
     assert not names_tool(["*", "e*", "w*", "edit*"], name)
-
-
-def test_restrictions_of_other_programs_have_no_effect_on_what_is_writable():
-    """A file that is read-only elsewhere gets a warning once it can change files here."""
-    assert problems("tools: Read", "readonly: true") == []
-    assert problems("tools: Edit", "writable: docs", "readonly: true") == [
-        "restricts agents in other programs but has no effect here"
-    ]

@@ -92,6 +92,7 @@ def test_a_batch_is_deleted_with_the_last_of_its_runs(store_url):
     assert counts(store_url)["runs"] == 1
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("state", ["open", "paused"])
 def test_a_batch_at_work_is_kept_while_it_has_items(store_url, state):
     """A batch in progress may have no runs for a while; it is deleted with its last item."""
@@ -201,6 +202,7 @@ def forest(store_url):
         yield store
 
 
+@pytest.mark.exhaustive
 def test_descendants_are_found_whatever_is_selected(forest):
     """All descendants of some runs are found, each once."""
     assert ids(forest.with_descendants(forest.runs(ids=["a1", "b"]))) == ["b", "a11", "a1"]

@@ -111,6 +111,7 @@ def test_eight_processes_share_a_store(store_url):
     assert counts(store_url) == {"runs": 40, "turns": 80, "messages": 200, "calls": 80, "events": 200}
 
 
+@pytest.mark.exhaustive
 def test_blocks_read_from_the_database_give_the_same_bytes(writer, store_url):
     """Blocks of models and tools read from the database give the same request bytes."""
     messages: list[Message] = []

@@ -347,6 +347,7 @@ def _record(path, before, after):
     return FileChanging(f"{before}{after}", path, *digests, before, temporary_name())
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=6), st.booleans())
 def test_any_sequence_of_contents_leads_back_to_the_first(tmp_path_factory, contents, last_is_made):

@@ -168,7 +168,7 @@ def test_glob_reports_its_limit_and_refuses_invalid_patterns(call, write):
             call("glob", pattern=pattern)
 
 
-@pytest.mark.exhaustive(one_in=4)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("result_limit", [1, 50, 200, 1000])
 def test_every_result_stays_below_its_limit(call, write, result_limit):
     """No tool exceeds the result limit, however small it is."""

@@ -63,6 +63,7 @@ def test_each_match_is_a_line_with_path_and_number(call):
     ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("engine", "some_files")
 def test_encodings_binary_files_and_long_lines_are_handled(call):
     """UTF-16 and invalid UTF-8 are searched, binary files are not; a long line is clipped around its match."""
@@ -78,6 +79,7 @@ def test_encodings_binary_files_and_long_lines_are_handled(call):
     assert all(len(line) < 650 for line in result)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("engine", "some_files")
 def test_glob_and_path_narrow_the_search(call):
     """`glob` filters by name, `path` by location."""
@@ -85,6 +87,7 @@ def test_glob_and_path_narrow_the_search(call):
     assert call("grep", pattern="alpha h", path="sub") == "sub/.hidden.md:1: alpha hidden"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("engine", "some_files")
 def test_a_cut_and_an_empty_result_say_what_to_try(call):
     """A cut result ends with a note on how to see more, and no match is a result; a NUL in a pattern is an error."""
@@ -106,6 +109,7 @@ def test_invalid_patterns_are_named_with_their_position(call, pattern, reason):
         call("grep", pattern=pattern)
 
 
+@pytest.mark.exhaustive
 def test_lookahead_and_backreferences_work_in_python(call, write):
     """Lookahead and backreferences work, although ripgrep does not support them."""
     write({"a.md": "foobar\nfoobaz\nabab\n"})
@@ -160,6 +164,7 @@ def test_a_search_that_cannot_be_started_is_an_error(call, write, monkeypatch, t
         call("grep", pattern="needle")
 
 
+@pytest.mark.exhaustive
 def test_many_files_need_several_command_lines(call, write, monkeypatch):
     """More files than fit on one command line are all searched, in order."""
     monkeypatch.setattr(by_pattern, "_BATCH", 500)
@@ -214,6 +219,7 @@ def test_both_engines_agree(call, write, pattern, lines, ignore_case, end):
         assert call("grep", pattern=pattern, ignore_case=ignore_case) == with_ripgrep
 
 
+@pytest.mark.exhaustive
 @needs_ripgrep
 @pytest.mark.usefixtures("some_files")
 def test_both_engines_agree_on_all_kinds_of_files(call, monkeypatch):

@@ -208,6 +208,7 @@ async def test_an_answer_sent_as_an_event_may_be_large(tmp_path, raw):
         assert await one.call("look") == "x" * 2_000_000 + "\n[3,000,000 more characters were not kept]"
 
 
+@pytest.mark.exhaustive
 async def test_loopback_requests_bypass_the_proxy(tmp_path, monkeypatch, raw):
     """Loopback requests bypass any proxy that the environment sets."""
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
@@ -216,7 +217,7 @@ async def test_loopback_requests_bypass_the_proxy(tmp_path, monkeypatch, raw):
         assert await one.call("look") == "seen"
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("how", "why"),
     [

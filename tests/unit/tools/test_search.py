@@ -417,7 +417,7 @@ PIECES = [
 ]
 
 
-@pytest.mark.exhaustive(one_in=2)
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not shutil.which("git") or sys.platform == "win32", reason="git is asked what it hides")
 @pytest.mark.parametrize("seed", range(2))
 def test_random_patterns_hide_the_same_files_as_git(root, seed):

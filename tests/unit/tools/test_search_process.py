@@ -62,6 +62,7 @@ def test_a_command_runs_under_limits():
     assert limits == {"RLIMIT_CPU": [51, 51], "RLIMIT_DATA": [scripts.MEMORY] * 2, "RLIMIT_CORE": [0, 0]}
 
 
+@pytest.mark.exhaustive
 def test_the_kernel_kills_a_search_at_its_time_limit():
     """The kernel kills a search at its time limit, even if the caller ignored and blocked the signal."""
     assert start(*python(FOR_EVER), seconds=0.2, before=python(DEAF)).returncode == -signal.SIGALRM
@@ -106,6 +107,7 @@ def test_a_call_cancelled_before_the_start_leaves_no_process(root):
     assert results == [(b"", -signal.SIGKILL)]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("how", ["timeout", "cancel"])
 def test_a_call_that_ends_early_ends_its_search(root, fire, monkeypatch, how):
     """A call that times out or is cancelled ends its search."""

@@ -149,6 +149,7 @@ CALL = st.tuples(
 )
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=examples(100))
 @given(
     st.text(max_size=60) | st.lists(WORDS, max_size=8).map(" ".join),
