@@ -361,13 +361,6 @@ async def test_a_second_invalid_answer_is_partial():
     assert outcome.error == "the answer does not match output_schema: owls: 'two' is not of type 'integer'"
 
 
-@pytest.mark.parametrize("text", ['{"food": "mice"}', 'Here:\n```json\n{"food": "mice"}\n```'])
-async def test_json_in_plain_text_is_accepted_as_the_answer(text):
-    """JSON in plain text, also in a code fence with text around it, is accepted as the answer."""
-    outcome = await outcome_of(shaped(ScriptedProvider([LOOKS, says(text)])))
-    assert (outcome.status, outcome.output) == ("answered", {"food": "mice"})
-
-
 async def test_an_invalid_text_answer_is_returned_as_a_user_message():
     """An invalid answer in plain text stays in the history, and the reason follows as a user message."""
     provider = ScriptedProvider([LOOKS, says("They eat mice."), GOOD])
@@ -388,14 +381,6 @@ async def test_calls_beside_an_invalid_answer_are_skipped():
     assert "'food' is a required property" in told
     assert last.startswith("Not run: ")
     assert (outcome.status, outcome.tool_calls.used, outcome.tool_calls.skipped) == ("landed", 1, 2)
-
-
-async def test_at_a_limit_an_invalid_answer_keeps_its_rung():
-    """At a limit an invalid answer is returned on the same rung, and the next answer has landed."""
-    provider = ScriptedProvider([LOOKS, bad(), GOOD])
-    outcome = await outcome_of(shaped(provider, 1))
-    assert [asked.choice for asked in provider.requests] == [Choice.AUTO, Choice.RESPOND, Choice.RESPOND]
-    assert (outcome.status, outcome.landing.how, outcome.landing.requests) == ("landed", "force", 1)
 
 
 async def test_a_cut_answer_has_no_output():

@@ -33,8 +33,8 @@ REFRESHED = (
 )
 
 
-async def test_s4_5_a_run_with_three_calls_is_resumed_with_a_total_of_six(desk):
-    """A run with 3 calls resumed with a total of 6 continues counting, and its earlier messages are unchanged."""
+async def test_s4_5_s3_8_a_run_with_three_calls_is_resumed_with_a_total_of_six(desk):
+    """It continues counting; earlier messages are unchanged, and the note is once inside the result of `respond`."""
     first = await desk.ask(*THREE, ANSWER, tool_calls_limit=3)
     assert (first.outcome.status, first.outcome.tool_calls.used) == ("landed", 3)
     again = await desk.go_on(looks(4), looks(5), looks(6), looks(7), MORE, tool_calls_limit=6)
@@ -46,12 +46,6 @@ async def test_s4_5_a_run_with_three_calls_is_resumed_with_a_total_of_six(desk):
     # The last message had not been sent yet, so the resume note could be added to it.
     sent, said = again.requests[0].messages[:-1], first.run.transcript[:-1]
     assert [message.encoded for message in sent] == [message.encoded for message in said]
-
-
-async def test_s3_8_the_resume_note_is_inside_the_last_result_once(desk):
-    """The resume note is added once, with its exact text, inside the result of `respond`, never behind results."""
-    await desk.ask(*THREE, ANSWER, tool_calls_limit=3)
-    again = await desk.go_on(looks(4), ANSWER, tool_calls_limit=6)
     (block,) = again.requests[0].messages[-1].content
     assert (block["type"], block["content"]) == ("tool_result", f"{prompts.DELIVERED}\n{REFRESHED}")
     assert sum(b"refreshed" in message.encoded for message in again.requests[-1].messages) == 1

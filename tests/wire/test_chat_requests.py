@@ -207,7 +207,9 @@ def post(api, body, *, method="POST", path=PATH, headers=None):
     """Send one request without any SDK; return status and body."""
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     url = api.base_url.removesuffix("/v1") + path
-    response = httpx2.request(method, url, content=raw, headers={**HEADERS, **(headers or {})}, timeout=30)
+    response = httpx2.request(
+        method, url, content=raw, headers={**HEADERS, **(headers or {})}, timeout=30, verify=False
+    )
     return response.status_code, response.content
 
 
@@ -257,26 +259,6 @@ def test_a_request_above_the_output_limit_is_refused():
         status, raw = post(api, chat(max_completion_tokens=4097))
     assert status == 400
     assert b"This model supports at most 4096 completion tokens" in raw
-
-
-@pytest.mark.parametrize(
-    ("script", "bodies", "told"),
-    [
-        ([replies.says("a")], [], "nobody asked for: 1"),
-        ([], [chat()], "no scripted reply"),
-        ([], [chat(called("1"))], "tool_results"),
-    ],
-)
-def test_an_unexpected_conversation_fails_the_test(script, bodies, told):
-    """An unused reply, a request beyond the script, and a broken rule fail the test at the end."""
-
-    def converse():
-        with ChatSimulator(script) as api:
-            for body in bodies:
-                post(api, body)
-
-    with pytest.raises(AssertionError, match=told):
-        converse()
 
 
 RUNS_LOOK = calls("look", {"query": "a"})

@@ -91,25 +91,6 @@ async def test_r2_many_runs_adapt_to_what_the_api_takes(real_time):
 
 
 @pytest.mark.exhaustive
-async def test_r3_a_ceiling_keeps_everything_from_being_refused(real_time):
-    """With as many concurrent requests as the API accepts, none is refused."""
-    with limited(at_most(4)) as api:
-        outcomes = await crowd(api, at_once=4)
-    assert (answered(outcomes), api.refused, api.most_at_once) == (RUNS, [], 4)
-
-
-@pytest.mark.exhaustive
-async def test_r2_without_refusals_nobody_waits(real_time):
-    """All runs are in progress at the same time at an API that accepts them."""
-    with limited(at_most(1000), together=RUNS) as api:
-        events = []
-        outcomes = await crowd(api, events=events)
-    assert (answered(outcomes), api.refused) == (RUNS, [])
-    assert api.most_at_once == RUNS
-    assert [event for event in events if isinstance(event, Waiting)] == []
-
-
-@pytest.mark.exhaustive
 async def test_r5_a_wait_that_one_run_meets_is_met_by_no_other(shared_clock):
     """While the API requests a wait of 20 s, one request was refused, and all others wait at the gate."""
     until = []
@@ -147,18 +128,6 @@ def test_r1_runs_in_two_event_loops_share_the_limit(real_time):
         for thread in threads:
             thread.join()
     assert (answered(results), api.refused, api.most_at_once) == (20, [], 3)
-
-
-@pytest.mark.exhaustive
-async def test_r1_another_key_has_a_gate_of_its_own(real_time):
-    """What one key may not do, another one may."""
-    with limited(at_most(100)) as api:
-        async with connected(api.url, key="one") as one, connected(api.url, key="two") as two:
-            one.requests_at_once = two.requests_at_once = 1
-            outcomes = await asyncio.gather(*(outcome_of(job(each, 9)) for each in (one, two) for _ in range(5)))
-            assert GATES.of(one.client) is not GATES.of(two.client)
-    assert answered(outcomes) == 10
-    assert api.most_at_once == 2
 
 
 @pytest.fixture
@@ -339,15 +308,6 @@ async def test_r2_an_overload_in_mid_stream_counts(messages_api):
     assert (state.most, state.under_way) == (GENEROUS // 2, set())
 
 
-async def test_r2_an_exhausted_quota_does_not_count(chat_api):
-    """No waiting restores it: it is an error immediately, and neither halves nor closes anything."""
-    api = chat_api([chat_faults.error(429, "You exceeded your quota.", code="insufficient_quota")])
-    async with connected(api, retries=2) as provider:
-        outcome, state = await outcome_of(job(provider)), GATES.of(provider.client)
-    assert (state.most, state.closings, len(api.requests)) == (None, {}, 1)
-    assert "You exceeded your quota." in outcome.error
-
-
 SENTENCE = "The first half of a long answer that never came to its end."
 HALF = {"choices": [{"delta": {"content": "The first half"}}]}
 
@@ -495,13 +455,6 @@ async def test_w7_without_patience_or_retries_of_the_client_a_request_is_sent_on
     outcome = await api_retries.run(server, events, **settings)
     assert (outcome.status, waits_in(events), len(server.requests)) == ("failed", [], 1)
     assert "retried" not in outcome.error
-
-
-async def test_an_unknown_error_event_is_not_retried(chat_api):
-    """An error in mid-stream that names no kind that may pass ends the run."""
-    server = chat_api([chat_faults.Stream((HALF, {"error": {"message": "odd", "type": "brand_new"}}))])
-    outcome = await asked(server, retries=2, watch=lambda delta: None)
-    assert outcome.error == "the server ended its reply with an error: odd; try again later"
 
 
 @pytest.mark.parametrize("how", ["whole", "streamed"])

@@ -390,21 +390,9 @@ def test_any_input_and_answer(tmp_path_factory, given_input, answer):
 
 
 # A process that dies while it writes answers loses no row, wherever it dies.
-PLACES = [
-    ("write", "half"),
-    ("write", 1),
-    ("open", 0),
-    ("open", 1),
-    ("fsync", 0),
-    ("fsync", 1),
-    ("chmod", 0),
-    ("replace", 0),
-    ("replace", 1),
-    ("unlink", 0),
-    ("unlink", 1),
-]
+PLACES = [("write", "half"), ("write", 1), ("chmod", 0), *product(("open", "fsync", "replace", "unlink"), (0, 1))]
 """A call of the system, and whether the process dies before it, in the middle, or after it."""
-WAYS = [("a.csv", True, True), ("a.csv", False, False), ("a.jsonl", True, False), ("a.jsonl", False, True)]
+WAYS = [("a.csv", False, False), ("a.jsonl", True, True)]
 """Name of the file, whether the call comes to its end, and whether the rows are in order."""
 CASES = [(*way, place) for way, place in product(WAYS, PLACES)]
 # Each case dies in a process of its own, which is forked from one that has imported everything.

@@ -162,26 +162,6 @@ def test_a_forced_choice_or_a_schema_loses_the_messages_and_keeps_the_system_pro
     assert cache.account(request(*asked, system=[text("t", **MARK)], **MARK)).read == 0
 
 
-def test_a_cache_entry_expires_five_minutes_after_its_last_use():
-    """A cache entry expires five minutes after its last use; each read renews it."""
-    now = 0.0
-    cache = Cache(lambda: now)
-    asked = bare(user(text()), **MARK)
-    reads = []
-    for now in (0.0, 299.0, 598.0, 898.0):  # noqa: B007 - the clock reads it
-        reads.append(cache.account(asked).read)  # noqa: PERF401 - one after another
-    assert reads == [0, TOKENS, TOKENS, 0]
-
-
-def test_at_most_four_markers():
-    """At most four markers are allowed, and the automatic one counts."""
-    four = [text(tokens=300 + number, **MARK) for number in range(4)]
-    Cache().account(bare(user(*four)))
-    Cache().account(bare(user(*four), **MARK))
-    with pytest.raises(Refused, match="maximum of 4"):
-        Cache().account(bare(user(*four, text()), **MARK))
-
-
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [

@@ -18,7 +18,7 @@ from run_specialist.record.messages import Message, Reply, Stop, ToolCall, ToolR
 from run_specialist.store import rows as from_rows
 from run_specialist.store.location import Location
 from run_specialist.store.reader import Store
-from run_specialist.store.rows import LARGEST, Rows, column_text, json_text, row, rows_of
+from run_specialist.store.rows import LARGEST, Rows, json_text, row, rows_of
 from run_specialist.store.selection import Selection
 from run_specialist.store.stored import StoredMessage, transcript_rows
 from run_specialist.store.writer import Writer
@@ -78,12 +78,6 @@ def test_a_value_that_is_no_json_is_stored(value, kept):
     written = json_text(value)
     assert kept in written
     json.loads(written)
-
-
-@pytest.mark.parametrize(("value", "kept"), [("a\0b", "a\ufffdb"), ("\ud800x", "?x"), ("é", "é"), (None, "None")])
-def test_text_contains_nothing_that_a_database_refuses(value, kept):
-    """Text holds no NUL and no lone surrogate, which one or both databases refuse."""
-    assert column_text(value) == kept
 
 
 @pytest.mark.parametrize(
