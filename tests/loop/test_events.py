@@ -106,8 +106,8 @@ async def test_a_failing_observer_does_not_affect_the_reply():
     assert (outcome.status, outcome.warnings) == ("answered", ())
 
 
-async def test_a_run_is_a_tree_of_spans(spans):
-    """A run has one span, with a child span for each request and each executed call except `respond`."""
+async def test_a_run_is_a_tree_of_spans_with_the_attributes_of_the_conventions(spans):
+    """A run has one span, with a child for each request and executed call, and no questions, answers or results."""
     await outcome_of(job(ScriptedProvider([LOOKS, ANSWER]), 4))
     assert [(span.name, spans.parent(span)) for span in spans.all] == [
         ("chat scripted", "invoke_agent looker"),
@@ -123,11 +123,6 @@ async def test_a_run_is_a_tree_of_spans(spans):
     }
     assert {span.status.status_code for span in spans.all} == {StatusCode.UNSET}
     assert {span.instrumentation_scope.name for span in spans.all} == {"run_specialist"}
-
-
-async def test_spans_have_only_the_attributes_of_the_conventions(spans):
-    """Spans have exactly the attributes of the conventions, without questions, answers, arguments or results."""
-    await outcome_of(job(ScriptedProvider([LOOKS, ANSWER]), 4))
     run = {"gen_ai.provider.name": "scripted", "gen_ai.conversation.id": "run-1", "gen_ai.request.model": "scripted"}
     used = {"gen_ai.usage.cache_read.input_tokens": 0, "gen_ai.usage.cache_write.input_tokens": 0}
     assert dict(spans.one("invoke_agent").attributes) == {

@@ -25,7 +25,6 @@ from tests.scripted_specialists import ScriptedSpecialists, write
 from tests.stored_runs import ID, LOOKER, StoredRunHarness, taken
 
 BUSY = Unavailable("the API answered 529: busy", "try again later", status=529)
-DOWN = Unavailable("cannot reach http://x", "check the network")
 FIRST_LOOK = looks_for("a")
 
 

@@ -258,11 +258,6 @@ async def test_f_2_another_model_gets_no_thinking_of_the_first(endpoint, kind, s
     assert not getattr(sent, "oddities", [])
 
 
-def stored(one):
-    """Return the newest run."""
-    return load(f"sqlite:///{one.folder}/runs.db")
-
-
 @pytest.mark.parametrize("kind", [MESSAGES, pytest.param(CHAT, marks=pytest.mark.exhaustive)])
 async def test_f_2_calls_as_json_go_on_at_the_other_api(endpoint, kind):
     """A run whose calls are JSON is forked with another model of the other API, whose calls are JSON too."""

@@ -24,7 +24,7 @@ from tests.wire.serving import write_specialist
 
 
 async def test_g8_a_call_and_an_answer_in_json(ask_chat):
-    """A run calls a tool and answers by JSON: no tools are sent, calls and results are plain messages."""
+    """No tools are sent, but listed in the system prompt; calls and results are plain messages."""
     outcome, api = await ask_chat(
         [looks("a"), responds("yes", evidence=[{"source": "x:1", "quote": "note on 'a'"}])], **JSON_MODE
     )
@@ -36,11 +36,6 @@ async def test_g8_a_call_and_an_answer_in_json(ask_chat):
     *_, called, result = api.requests[1].messages
     assert called == {"role": "assistant", "content": written("look", query="a")}
     assert result == {"role": "user", "content": "Result of look:\nnote on 'a', part 0"}
-
-
-async def test_g8_the_system_prompt_lists_the_tools(ask_chat):
-    """The system prompt contains name, description and parameters of each tool, after the prompt of the run."""
-    _, api = await ask_chat([responds("yes")], **JSON_MODE)
     system = api.requests[0].messages[0]["content"]
     assert system.startswith("You look things up.")
     assert "- look: Look something up." in system

@@ -58,11 +58,6 @@ async def test_a_run_is_resumed_on_the_same_local_model(finder, local):
         assert {request.body["model"] for request in server.requests} == {"qwen.gguf"}
 
 
-def hangs(wire):
-    """Send nothing until the test ends."""
-    wire.hold()
-
-
 async def test_a_server_that_a_project_names_needs_trust_unless_its_address_is_set(finder, local, monkeypatch):
     """A project must not send its contents to an unknown server on a default port; the message has the address."""
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)

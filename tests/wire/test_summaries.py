@@ -32,17 +32,6 @@ async def test_s2_6_a_size_equal_to_summarize_at_triggers_no_summary(ask_once, l
     assert [for_summary(request) for request in told.api.requests] == [False, False, *[True] * over, False]
 
 
-async def test_s2_6_summarizing_precedes_each_request_over_the_limit(ask_once):
-    """Summarising comes before each request that would exceed the limit, and before no other."""
-    script = noting(NOTES, [*batches(1, 1, 1, 1, 1), DONE])
-    told = await ask_once(script, *SMALL, tools=[LONG])
-    order = [event.event for event in told.events if event.event in ("request", "summarized")]
-    assert order == ["request"] * 3 + ["summarized", "request", "request", "summarized", "request"]
-    sizes = [estimate(request, results) for request, results in zip(told.requests, told.results, strict=False)]
-    assert [size > 12_000 for size in sizes] == [False, False, True, False, True]
-    assert told.outcome.answer == "what was found"
-
-
 async def test_s2_8_s2_9_the_summary_is_a_call_and_its_result_before_the_newest_turn(ask_once):
     """The summary is a call and its result before the unchanged newest turn; older outputs become their ids."""
     script = noting(NOTES, [says("I look.", *looks("a", "b").content), looks("c"), looks("d"), DONE])
@@ -90,36 +79,31 @@ async def test_s2_9_with_thinking_the_history_becomes_one_message(ask, model):
     assert told.outcome.status == "answered"
 
 
-async def test_s2_9_a_second_summary_includes_the_first(ask_once):
-    """After two passes the history has one summary, which includes the first one's notes."""
+async def test_s2_6_s2_9_s2_10_two_passes_before_the_requests_over_the_limit(ask):
+    """Each pass precedes a request over the limit and is one event with its cost; the second includes the first."""
     numbers = count(1)
     script = noting(lambda request: says(f"notes {next(numbers)}"), [*batches(1, 1, 1, 1, 1), DONE])
-    told = await ask_once(script, *SMALL, tools=[LONG])
+    told = await ask(script, *SMALL, tools=[LONG])
+    order = [event.event for event in told.events if event.event in ("request", "summarized")]
+    assert order == ["request"] * 3 + ["summarized", "request", "request", "summarized", "request"]
+    sizes = [estimate(request, results) for request, results in zip(told.requests, told.results, strict=False)]
+    assert [size > 12_000 for size in sizes] == [False, False, True, False, True]
     first, second = told.named("summarized")
     assert [f"notes {number}" in first.summary for number in (1, 2, 3, 4)] == [True, True, False, False]
     assert all(f"notes {number}" in second.summary for number in (1, 2, 3, 4))
-    last = told.requests[-1]
-    results = [block for message in last.messages for block in message["content"] if block["type"] == "tool_result"]
-    named = [block["name"] for message in last.messages for block in message["content"] if block["type"] == "tool_use"]
+    blocks = [block for message in told.requests[-1].messages for block in message["content"]]
+    named = [block["name"] for block in blocks if block["type"] == "tool_use"]
     assert named == ["look"] * 4 + ["context_summarize", "look"]
-    assert [block["content"] for block in results[4:]] == [second.summary, LONG.function("5.0")]
-
-
-async def test_s2_10_each_pass_has_one_event_with_its_usage(ask):
-    """Each pass has one event with count, tokens, usage and cost, which are in the run's total; it is no turn."""
-    told = await ask(noting(NOTES, [*batches(1, 1, 1, 1, 1), DONE]), *SMALL, tools=[LONG])
+    results = [block["content"] for block in blocks if block["type"] == "tool_result"]
+    assert results[4:] == [second.summary, LONG.function("5.0")]
     outcome, asked = told.outcome, [request for request in told.api.requests if for_summary(request)]
-    passes = [(told.named("summarized")[0], 2, asked[:2]), (told.named("summarized")[1], 4, asked[2:])]
-    assert len(told.named("summarized")) == 2
-    for event, number, requests in passes:
-        assert event.archived == 2
-        assert event.tokens_before == estimate(told.requests[number], told.results[number]) > 12_000
+    for event, number, requests in ((first, 2, asked[:2]), (second, 4, asked[2:])):
+        assert (event.archived, event.tokens_before, len(requests)) == (2, sizes[number], 2)
         assert event.tokens_after < 12_000 / 2
-        assert len(requests) == 2
         assert event.usage == sum(used(requests), Usage())
         assert event.cost_usd == pytest.approx(sum(map(price, used(requests))))
     everything = used(told.api.requests)
-    assert outcome.usage == sum(everything, Usage())
+    assert (outcome.answer, outcome.usage) == ("what was found", sum(everything, Usage()))
     assert outcome.cost_usd == pytest.approx(sum(map(price, everything)))
     assert outcome.limits["tokens"].used == outcome.usage.total_tokens
     assert outcome.limits["turns"].used == len(told.requests) == 6

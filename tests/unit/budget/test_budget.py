@@ -4,9 +4,6 @@ from itertools import product
 from typing import get_args
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from run_specialist import budget
 from run_specialist.budget import Budget, Kind, LadderPosition, Limit, Phase, Rung, Style, ladder
@@ -58,76 +55,6 @@ def test_an_integer_countdown_start_applies_only_to_tool_calls():
     budget = Budget.of({CALLS: 10, Kind.TOKENS: 100}, 3)
     assert (budget[CALLS].countdown_from, budget[Kind.TOKENS].countdown_from) == (3, 0.5)
     assert Budget.of({CALLS: 10, Kind.TOKENS: 100}, None)[Kind.TOKENS].countdown_from is None
-
-
-class AnyBudget(RuleBasedStateMachine):
-    """Compares a budget with a naive one under any sequence of operations."""
-
-    @initialize(limits=st.fixed_dictionaries({kind: st.none() | st.integers(0, 60) for kind in Kind}))
-    def begin(self, limits):
-        """Set the limits; the naive budget is four sums by kind."""
-        self.budget = Budget.of(limits)
-        self.limits, self.used, self.lent = limits, dict.fromkeys(Kind, 0), dict.fromkeys(Kind, 0)
-        self.held = {kind: self.budget[kind].held_back for kind in Kind}
-        self.furthest = 0
-
-    @rule(kind=st.sampled_from(Kind), amount=st.integers(0, 9))
-    def spend(self, kind, amount):
-        """Spend an amount, as a reply, a result or the clock does."""
-        self.budget = self.budget.spend(amount, kind)
-        self.used[kind] += amount
-
-    @rule(wanted=st.integers(1, 6))
-    def call(self, wanted):
-        """Execute calls as the dispatcher does: no more than remain."""
-        left = self.budget[CALLS].remaining
-        executed = wanted if left is None else min(wanted, left)
-        self.budget = self.budget.spend(executed)
-        self.used[CALLS] += executed
-        if self.limits[CALLS] is not None and executed:
-            assert self.used[CALLS] + self.lent[CALLS] <= self.limits[CALLS]
-
-    @rule(kind=st.sampled_from(Kind), share=st.floats(0, 1))
-    def lend(self, kind, share):
-        """Lend a part of the remaining amount."""
-        left = self.budget[kind].until_landing
-        amount = int((left if left is not None else 9) * share)
-        self.budget = self.budget.lend(amount, kind)
-        self.lent[kind] += amount
-
-    @rule(kind=st.sampled_from(Kind))
-    def settle(self, kind):
-        """Take back everything that was lent."""
-        self.budget = self.budget.lend(-self.lent[kind], kind)
-        self.lent[kind] = 0
-
-    @rule(kind=st.sampled_from(Kind), more=st.integers(0, 9))
-    def hold(self, kind, more):
-        """Increase the reserve, as a larger request does."""
-        self.held[kind] += more
-        self.budget = self.budget.hold(self.held[kind], kind)
-
-    @invariant()
-    def agrees(self):
-        """Compare all amounts with the naive budget, and check that the phase never goes back."""
-        for kind in Kind:
-            one, limit = self.budget[kind], self.limits[kind]
-            assert (one.used, one.lent, one.held_back) == (self.used[kind], self.lent[kind], self.held[kind])
-            taken = self.used[kind] + self.lent[kind]
-            assert one.remaining == (None if limit is None else max(limit - taken, 0))
-            assert one.until_landing == (None if limit is None else max(limit - taken - self.held[kind], 0))
-            is_spent = limit is not None and self.used[kind] + self.held[kind] >= limit
-            is_late = limit is not None and 2 * self.used[kind] >= limit
-            assert one.phase is (Phase.SPENT if is_spent else Phase.COUNTDOWN if is_late else Phase.SILENT)
-        order = [Phase.SILENT, Phase.COUNTDOWN, Phase.SPENT]
-        now = order.index(self.budget.phase)
-        assert now == max(order.index(one.phase) for one in self.budget.limits)
-        assert now >= self.furthest
-        self.furthest = now
-
-
-TestAnyBudget = AnyBudget.TestCase
-TestAnyBudget.settings = settings(stateful_step_count=30)
 
 
 # The ladder of a landing: which rung follows.

@@ -18,7 +18,6 @@ from run_specialist.loop.tool_calls import CallLog
 from run_specialist.record.events import FileChanged
 from run_specialist.record.journal import EventLogged, FileChanging
 from run_specialist.record.messages import ToolCall, Usage
-from run_specialist.record.outcome import Child
 from tests.loop_jobs import Clock
 from tests.scripted_provider import ScriptedProvider
 from tests.spans import recorded
@@ -59,58 +58,6 @@ def test_x_14_the_landing_fits_unless_requests_grow(limit, first, later, output)
         mine.book(Usage(size, 0, 0, min(output, mine.max_tokens)), in_landing=False)
     mine.book(Usage(first, 0, 0, mine.max_tokens), in_landing=True)
     assert mine.budget[Kind.TOKENS].used <= limit
-
-
-KINDS = st.sampled_from([Kind.TURNS, Kind.TOOL_CALLS, Kind.CHARACTERS])
-DOINGS = st.lists(
-    st.one_of(
-        st.builds(Usage, *[st.integers(0, 5_000)] * 4),
-        st.tuples(KINDS, st.integers(0, 5)),
-        st.builds(
-            Child,
-            st.sampled_from(["a", "b"]),
-            st.just("finder"),
-            st.just("answered"),
-            st.integers(0, 3),
-            st.builds(Usage, st.integers(0, 500)),
-            st.sampled_from([0.0, 0.25, None]),
-        ),
-    ),
-    max_size=12,
-)
-LIMITS = {Kind.TOKENS: 90_000, Kind.COST: 2.0, Kind.TURNS: 9, Kind.TOOL_CALLS: 30, Kind.TIME: 60}
-
-
-def do(mine: Account, doings) -> None:
-    """Apply requests, spendings and children to an account."""
-    for what in doings:
-        match what:
-            case Usage():
-                mine.book(what, in_landing=False)
-            case Child():
-                mine.adopt(what, {Kind.TOOL_CALLS: what.tool_calls, Kind.TOKENS: what.usage.total_tokens})
-            case (kind, amount):
-                mine.spend(amount, kind)
-
-
-@given(first=DOINGS, later=DOINGS)
-def test_an_account_restored_from_saved_state_continues_unchanged(first, later):
-    """An account restored from saved state has the same budget, reserve, bill and children as an uninterrupted one."""
-    clock = Clock()
-    whole = account(LIMITS, clock)
-    do(whole, first)
-    clock.now += 3
-    taken_up = Account(Budget.of(LIMITS), ScriptedProvider([]), clock, whole.snapshot())
-    assert taken_up.budget == whole.budget
-    taken_up.start()
-    for mine in (whole, taken_up):
-        do(mine, later)
-    clock.now += 2
-    for kind in Kind:
-        assert taken_up.budget[kind].used == pytest.approx(whole.budget[kind].used)
-        assert taken_up.budget[kind].held_back == pytest.approx(whole.budget[kind].held_back)
-    assert taken_up.snapshot().total == whole.snapshot().total
-    assert taken_up.children == whole.children == [one for one in (*first, *later) if isinstance(one, Child)]
 
 
 CALLS = st.none() | st.integers(0, 40)
