@@ -38,7 +38,10 @@ PROGRAMS = """
     run_specialist.views.tune
 """.split()  # noqa: SIM905
 SERVERS = ("mcp.server.mcpserver", "mcp.server.stdio", "mcp.types", "uvicorn")
-TESTS = ("hypothesis", "mcp.client.stdio", "mcp.client.streamable_http", "openai", "pytest", "typer.testing")
+TESTS = """
+    alembic.command hypothesis jsonschema mcp.client.stdio mcp.client.streamable_http openai opentelemetry.sdk.trace
+    pgqueuer psycopg pydantic_evals.evaluators pytest typer.testing
+""".split()  # noqa: SIM905
 """Further modules that tests import."""
 PLUGINS = ("_hypothesis", "anyio", "hypothesis", "platformdirs")
 """Beginnings of the names of modules that belong to a plugin of pytest."""
