@@ -21,7 +21,7 @@ SHAPE = {"type": "object", "properties": {"prey": {"type": "string"}}, "required
 
 
 async def test_the_last_request_is_for_the_typed_answer(ask_once):
-    """pydantic/pydantic-ai#2681: at the limit an error is raised; asked for is one last call with the output tool alone.
+    """pydantic/pydantic-ai#2681: at the limit an error is raised; one last call for the output is asked for.
 
     Here that is the default: the third request forces `respond`, whose `answer` has the shape of `output_schema`.
     """
