@@ -22,7 +22,7 @@ from run_specialist.specialist.origins import rule
 
 PAGE = Path(__file__).with_name("reference.md")
 SHARED_BY = 3
-"""An option that this many commands have, with the same text, is described once for all of them."""
+"""What this many commands have, with the same text, is described once for all of them."""
 _HEAD = """# Reference
 
 All commands and keys, written by `python docs/make_reference.py`. Guides: [start page](README.md). Output for programs:
@@ -66,23 +66,32 @@ def options_of(command: Any) -> list[tuple[str, str]]:  # noqa: ANN401 - a comma
     return [option(one) for one in given]
 
 
+def arguments_of(command: Any) -> list[tuple[str, str]]:  # noqa: ANN401 - a command of the vendored click
+    """Return the arguments of a command."""
+    given = [one for one in command.params if one.param_type_name == "argument"]
+    return [(one.metavar or one.name.upper(), one.help or "") for one in given]
+
+
 def command_sections() -> Iterator[str]:
-    """Yield the table of shared options, and the section of each command."""
+    """Yield the lists of shared arguments and options, and the section of each command."""
     known = list(commands())
+    named = Counter(one for _, command in known for one in arguments_of(command))
+    same = [one for one, times in named.items() if times >= SHARED_BY]
     often = Counter(one for _, command in known for one in options_of(command))
     # Of options with one name and several texts only the most frequent is shared.
     first = {name: (name, meaning) for (name, meaning), _ in reversed(often.most_common())}
     shared = [one for one, times in often.items() if times >= SHARED_BY and first[one[0]] == one]
     yield f"## Options of several commands\n\n{items(shared)}"
+    yield f"## Arguments of several commands\n\n{items(same)}"
     yield "## Commands\n"
     for name, command in known:
         text = inspect.cleandoc(command.callback.__doc__ or "").replace("\f", "")
         context = command.make_context(name, [], resilient_parsing=True)
-        usage = " ".join([name, *command.collect_usage_pieces(context)]).replace("{", "").replace("}", "")
-        arguments = [one for one in command.params if one.param_type_name == "argument"]
-        own = [(one.metavar or one.name.upper(), one.help or "") for one in arguments]
+        pieces = command.collect_usage_pieces(context)[1:]
+        usage = " ".join([name, "[OPTIONS]", *pieces]).replace("{", "").replace("}", "")
+        own = [one for one in arguments_of(command) if one not in same]
         own += [one for one in options_of(command) if one not in shared]
-        parts = [f"### {name}\n", f"`{usage}`\n", f"{text}\n"]
+        parts = [f"### {name}\n", *([f"`{usage}`\n"] if pieces else ()), f"{text}\n"]
         if own:
             parts.append(items(own))
         also = [one for one in shared if one in options_of(command)]
@@ -129,12 +138,10 @@ def key_sections() -> Iterator[str]:
     names = {key: f"`{key.replace('_', '-')}`" for key in KEYS}
     anyone = ", ".join(names[key] for key in KEYS if rule(key, "project") != "never")
     personal = ", ".join(names[key] for key in KEYS if rule(key, "project") == "never")
-    variables = ", ".join(f"`{one.variable}` ({names[key]})" for key, one in KEYS.items() if one.variable)
     yield (
         "## Keys of a config file\n\nEach but `default-specialist` is the option of the same name: "
         "[configuration.md](configuration.md).\n\n"
         f"- In a project's `pyproject.toml` and in your own file: {anyone}.\n- In your own file only: {personal}.\n"
-        f"- Overridden by an environment variable: {variables}.\n"
     )
 
 

@@ -194,9 +194,22 @@ def test_the_start_page_leads_to_every_page_and_all_can_be_read():
     pages = [path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")]
     assert len(pages) <= 20
     assert sum(len(text.split()) for text in pages) <= 35_000
-    assert 8 < sum(line.startswith("| ") for line in page("words").splitlines()[3:]) <= 12
+    assert 8 < len(table(page("README"), "## Words")) <= 12
     assert len(README.splitlines()) <= 150
     assert len((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").splitlines()) <= 80
+
+
+def test_every_thread_in_why_has_its_scenarios_and_every_scenario_its_thread():
+    """Each entry of docs/why.md links one thread, and names the tests of tests/field that answer it."""
+    told = {}
+    for entry in page("why").split("\n- ")[1:]:
+        ((thread, link),) = re.findall(r"\[([\w/-]+#\d+)\]\(([^)]+)\)", entry)
+        assert link == f"https://github.com/{thread.replace('#', '/issues/')}"
+        told |= dict.fromkeys(re.findall(r"`(test_\w+)`", entry), thread)
+    modules = [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "tests/field").glob("test_*.py")]
+    tests = [one for module in modules for one in module.body if getattr(one, "name", "").startswith("test_")]
+    assert told == {one.name: ast.get_docstring(one).split(": ")[0] for one in tests}
+    assert len(set(told.values())) == 15
 
 
 def test_the_notes_exist_and_contain_no_local_paths():

@@ -156,13 +156,3 @@ def test_the_store_is_where_and_what_the_page_says(project):
         assert connection.execute(query).fetchall() == [("thoughts-analyzer", "landed", 1, 4, 0.0)]
         (question,) = connection.execute("select question from runs").fetchone()
     assert question == b"\0" + newest().question.encode()
-
-
-@pytest.mark.exhaustive
-def test_the_python_examples_resume_a_run(project, capsys):
-    """In the Python examples a run lands at 2 calls and is resumed with more."""
-    examples = [text for text in blocks(STORED, "python") + blocks(README, "python") if ".resume(" in text]
-    assert examples != []
-    for example in examples:
-        exec(example, {})  # noqa: S102 - an example from this repository
-        assert re.match(r"landed 2 (answered|landed) ([3-9]|1[0-2])\n", capsys.readouterr().out)
