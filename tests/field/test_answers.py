@@ -7,7 +7,7 @@ from tests.cli.specialists_command import call as manage
 from tests.cli.specialists_command import rows
 from tests.loop_jobs import LOOK
 from tests.wire.chat import policies as chat_policies
-from tests.wire.connected import asked, runner_on
+from tests.wire.connected import runner_on
 from tests.wire.resumed_requests import LOOKER, prefix
 from tests.wire.simulator import faults, policies
 from tests.wire.simulator.replies import answers, calls, says, tool_use
@@ -31,14 +31,16 @@ async def test_the_last_request_is_for_the_typed_answer(ask_once):
     assert (run.outcome.status, run.outcome.output) == ("landed", {"prey": "mice"})
 
 
-async def test_a_model_that_ignores_every_order_is_answered_for(chat_api):
+async def test_a_model_that_ignores_every_order_is_answered_for(ask_chat):
     """openai/openai-agents-python#844: past `max_turns` an error; a prompt that counted down was mostly ignored.
 
     It also changed the cached prompt. Here the count is in the results, the beginning of the prompt keeps its bytes,
     and an answer is made from the results if the model never stops.
     """
-    api = chat_api(chat_policies.always_tool("look", obeys=False))
-    outcome = await asked(api, 4)
+    outcome, api = await ask_chat(chat_policies.always_tool("look", obeys=False), 4)
+    forced = {"type": "function", "function": {"name": "respond"}}
+    assert [sent.tool_choice for sent in api.requests[4:]] == [None, forced, "none"]
+    assert [sent.schema is None for sent in api.requests[4:]] == [False, True, True]
     assert (outcome.status, outcome.tool_calls.used, outcome.landing.requests) == ("partial", 4, 3)
     assert all(f"note on 'question {number}'" in outcome.answer for number in range(4))
     assert [text.splitlines()[1:] for text in api.requests[3].results[1:]] == [
