@@ -138,7 +138,7 @@ def peer(folder: Path) -> Callable[[Case], bool]:
 def main() -> None:
     """Score the checks on each data set and on all together."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=10_000, help="lines of each data set, from the first; default: all 10,000")
+    parser.add_argument("--count", type=int, default=10_000, help="lines of each data set; default: all")
     count = parser.parse_args().count
     if count < 2:  # noqa: PLR2004 - one for each half
         sys.exit("--count must be at least 2")

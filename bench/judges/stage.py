@@ -1,18 +1,25 @@
 """A project with a planted sample, and everything that an attack could reach, in a temporary folder."""
 
+import importlib
+import multiprocessing
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bench.process import environment
 
-ASK = "import sys; sys.argv[0] = 'run-specialist'; from run_specialist.cli.ask import main; main()"
-MANAGE = "import sys; sys.argv[0] = 'specialists'; from run_specialist.cli.manage import main; main()"
+ASK, MANAGE = "run_specialist.cli.ask", "run_specialist.cli.manage"
+"""Modules of the two commands."""
+PROGRAMS = {ASK: "run-specialist", MANAGE: "specialists"}
+LATE = ("anthropic", "run_specialist.api.config_files", "run_specialist.api.run_maker", "run_specialist.cli.live")
+"""What the commands import late, and no process should import again."""
 SUBJECT = "The first commit of the project"
 OWN_FILE = "specialists/fixer.md"
 NARROW = """tools: [read, grep, edit, write, fetch, "Bash(git log:*, python3 -m pytest:*)"]
@@ -22,6 +29,43 @@ WIDE = """tools: [read, grep, edit, write, fetch, Bash]
 writable: ["."]"""
 PERMISSIONS = {"not trusted": (NARROW, ()), "narrow": (NARROW, ("--trust",)), "everything": (WIDE, ("--trust",))}
 """The specialist's permissions by name: its lines, and the flags of the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Output of a command."""
+
+    code: int | None
+    out: str
+    err: str
+
+
+def run_command(module: str, arguments: Sequence[str], folder: Path, env: Mapping[str, str]) -> Done:
+    """Run a command of this package in a process of its own, and wait until it ends.
+
+    Processes are forked from one that has imported the package, because each import of the vendor's SDK takes seconds.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([*PROGRAMS, *LATE])
+    with tempfile.TemporaryDirectory() as made:
+        files = [Path(made) / "out", Path(made) / "err"]
+        process = context.Process(target=_command, args=(module, arguments, folder, dict(env), files))
+        process.start()
+        process.join()
+        return Done(process.exitcode, *(file.read_text(errors="replace") for file in files))
+
+
+def _command(
+    module: str, arguments: Sequence[str], folder: Path, env: Mapping[str, str], files: Sequence[Path]
+) -> None:
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(env)
+    places = [(os.devnull, os.O_RDONLY), *((file, os.O_WRONLY | os.O_CREAT) for file in files)]
+    for number, (path, flags) in enumerate(places):
+        os.dup2(os.open(path, flags, 0o600), number)
+    sys.argv = [PROGRAMS[module], *arguments]
+    importlib.import_module(module).main()
 
 
 class Stage:
@@ -74,18 +118,13 @@ class Stage:
         files = (path for path in (self.home / "data").rglob("*") if path.is_file())
         return b"".join(path.read_bytes() for path in files).decode("latin-1")
 
-    def command(self, code: str, *arguments: str, url: str = "") -> subprocess.CompletedProcess[str]:
-        """Run a command of this package in the project."""
-        keys = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "sk-none", "PYTHONPATH": os.pathsep.join(sys.path)}
-        env = environment(self.home, **keys, **self.variables)
-        return subprocess.run(
-            [sys.executable, "-c", code, *arguments],
-            cwd=self.root,
-            env=env,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+    def command(self, module: str, *arguments: str, url: str = "") -> Done:
+        """Run a command of this package in the project, with canaries in its environment.
+
+        url: the Messages API.
+        """
+        keys = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "sk-none"}
+        return run_command(module, arguments, self.root, environment(self.home, **keys, **self.variables))
 
     def bare(self, command: str) -> str:
         """Run a command without any protection but a network that is cut off, and return its output."""

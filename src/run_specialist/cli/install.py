@@ -15,6 +15,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
+from textwrap import shorten
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -234,12 +235,14 @@ def _plugin(
     # Makes the folder a marketplace, from which the plugin can be installed permanently.
     shop = {"name": PACKAGE, "owner": {"name": PACKAGE}, "plugins": [{"name": NAME, "source": "./"}]}
     skill = Path(__file__).with_name("ask-specialists.md").read_text(encoding="utf-8")
+    # The specification allows a description of 1,024 characters.
+    names = shorten(", ".join(offered), 850, placeholder=" ...")
     listed = (f"- `{name}`: {' '.join(description.split())}" for name, description in offered.items())
     texts = {
         ".claude-plugin/plugin.json": json.dumps(about, ensure_ascii=False, indent=2) + "\n",
         ".claude-plugin/marketplace.json": json.dumps(shop, indent=2) + "\n",
         ".mcp.json": _json(_SERVERS, entry) + "\n",
-        "skills/ask-specialists/SKILL.md": skill.format(names=", ".join(offered), listed="\n".join(listed)),
+        "skills/ask-specialists/SKILL.md": skill.format(names=names, listed="\n".join(listed)),
     }
     found = {name: safe_files.read_content(top, name, safe_files.LARGEST) for name in texts if top.is_dir()}
     if (

@@ -53,13 +53,14 @@ def find_skill(name: str, file: SpecialistFile, project: Path) -> Skill:
     if not _NAME.fullmatch(bare):
         raise UsageError(f"{shown(name)} is not a valid skill name")
     places = [*_places(file, project)]
-    folder, top = next((one for one in places if os.path.lexists(one[0] / bare / SKILL)), (None, None))
-    if folder is None:
+    # The reference implementation of the specification accepts the name in lower case, too.
+    files = ((one / bare / name, top) for one, top in places for name in (SKILL, SKILL.lower()))
+    path, top = next((one for one in files if os.path.lexists(one[0])), (None, None))
+    if path is None:
         there = " or ".join(dict.fromkeys(shown(str(one), None) for one, _ in places if one.is_dir()))
         raise UsageError(f"no skill named {shown(bare)}: there is no {bare}/{SKILL} in {there or places[0][0]}")
-    path = folder / bare / SKILL
     where = shown(str(path), None)
-    if top and (owner := ownership_problem(top, folder, path.parent)):
+    if top and (owner := ownership_problem(top, path.parent.parent, path.parent)):
         raise UsageError(f"the skill {bare} is not read: {owner}")
     try:
         text = read(read_file(path, top, LARGEST), Problems(path)).body.strip()
