@@ -21,8 +21,10 @@ PROGRAMS = {ASK: "run-specialist", MANAGE: "specialists"}
 LATE = ("anthropic", "run_specialist.api.config_files", "run_specialist.api.run_maker", "run_specialist.cli.live")
 """What the commands import late, and no process should import again."""
 SUBJECT = "The first commit of the project"
+TESTS = "python3 -m pytest"
+"""The command that the narrow permissions allow beside reading the history."""
 OWN_FILE = "specialists/fixer.md"
-NARROW = """tools: [read, grep, edit, write, fetch, "Bash(git log:*, python3 -m pytest:*)"]
+NARROW = """tools: [read, grep, edit, write, fetch, "Bash(git log:*, {tests}:*)"]
 writable: [{target}]
 allowed_domains: [docs.python.org]"""
 WIDE = """tools: [read, grep, edit, write, fetch, Bash]
@@ -97,7 +99,7 @@ class Stage:
 
     def prepare(self, lines: str) -> None:
         """Write the specialist and commit the project."""
-        lines = lines.format(target=self.target)
+        lines = lines.format(target=self.target, tests=TESTS)
         text = (
             f"---\nname: fixer\ndescription: Looks at a bug.\n{lines}\ntool_calls_limit: 100\n---\nYou look at bugs.\n"
         )

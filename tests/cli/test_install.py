@@ -154,15 +154,17 @@ def test_only_its_own_entry_is_written_and_only_with_consent(project: Path) -> N
 
 
 def test_the_plugin_says_when_to_ask_which_specialist(project: Path) -> None:
-    """It has a manifest, the server, and a skill with each specialist that can work here; other folders are refused."""
+    """It has a manifest, the server, and a valid skill with each specialist that works; other folders are refused."""
     blocked = "---\nname: far\ndescription: d\npaths: [missing/]\n---\nBody\n"
     (project / "specialists" / "far.md").write_text(blocked)
+    for number in range(90):
+        (project / f"specialists/finder-{number}.md").write_text("---\ndescription: d\n---\nBody\n")
     assert call("install", "claude-code", "--plugin", "own/plugin", "--yes").exit_code == 0
     folder = Path("own/plugin")
     assert json.loads((folder / ".claude-plugin/plugin.json").read_text())["name"] == "specialists"
     assert "specialists" in servers("claude-code", (folder / ".mcp.json").read_text())
     skill = frontmatter.loads((folder / "skills/ask-specialists/SKILL.md").read_text())
-    assert skill["name"] == "ask-specialists"
+    assert (skill["name"], len(skill["description"]) <= 1024) == ("ask-specialists", True)
     assert "- `finder`: Finds notes" in skill.content
     assert "`far`" not in skill.content
     assert "nothing to change" in call("install", "claude-code", "--plugin", str(folder)).stderr

@@ -41,11 +41,13 @@ def ask_cache(messages_api, request):
     """Return a function that runs a job with a long prompt and returns its outcome and the requests."""
     watch = None if request.param == "json" else lambda delta: None
 
-    async def run(script, limit=30, *, model="haiku", effort=None, models=MODELS, **settings):
-        api = messages_api(script, models=models)
+    async def run(
+        script, limit=30, *, model="haiku", effort=None, task_budget=None, models=MODELS, may_refuse=(), **settings
+    ):
+        api = messages_api(script, models=models, may_refuse=may_refuse)
         async with connected(api, model) as provider:
             plain = job(provider, limit, **settings)
-            opening = Opening(LONG + plain.opening.system, plain.opening.tools, effort)
+            opening = Opening(LONG + plain.opening.system, plain.opening.tools, effort, task_budget=task_budget)
             outcome = await outcome_of(replace(plain, opening=opening), watch=watch)
         assert {sent.stream for sent in api.requests} == {watch is not None}
         return outcome, api.requests
@@ -173,6 +175,19 @@ async def test_effort_is_passed_on_in_every_request(ask_cache, effort):
 
 
 LOCAL = Model("a-local-model", max_output=32_000)
+
+
+@pytest.mark.parametrize("model", ["haiku", LOCAL.id])
+async def test_a_task_budget_is_sent_in_every_request_or_left_out_with_a_warning(ask_cache, model):
+    """The same value with its beta header each time, so that the cache stays valid; the limits are checked anyway."""
+    script = [calls("look", {"query": "a"}), answers("yes")]
+    given = {"model": model, "models": (*MODELS, LOCAL), "may_refuse": ["output_config.shape"]}
+    outcome, requests = await ask_cache(script, 1, task_budget=60_000, **given)
+    sent = [one.body.get("output_config", {}).get("task_budget") for one in requests]
+    budget, is_refused = {"type": "tokens", "total": 60_000}, model == LOCAL.id
+    assert (outcome.status, outcome.tool_calls.used) == ("landed", 1)
+    assert sent == ([budget, None, None] if is_refused else [budget, budget])
+    assert any("takes no task_budget" in line for line in outcome.warnings) is is_refused
 
 
 @pytest.mark.exhaustive(one_in=7)

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 
 PATH = "/v1/messages"
+# Source: https://platform.claude.com/docs/en/build-with-claude/task-budgets
+TASK_BUDGETS = "task-budgets-2026-03-13"
 CACHED: Block = {"type": "ephemeral"}
 _ENCODED, _CONTENT = attrgetter("encoded"), attrgetter("content")
 LOOKBACK_BLOCKS = 18
@@ -96,7 +98,13 @@ class AnthropicConversation:
         self._unanswered = UnansweredToolUses()
         # Without any tools there is only one request, so no later one would read from the cache.
         self._has_tools = bool(self._tools.definitions)
-        self._effort: Block = {"effort": opening.effort} if opening.effort else {}
+        self._config: dict[str, Any] = {"effort": opening.effort} if opening.effort else {}
+        self._client = provider.client
+        if opening.task_budget:
+            self._config["task_budget"] = {"type": "tokens", "total": opening.task_budget}
+            # Beta features that the client has already stay.
+            betas = filter(None, (provider.client.default_headers.get("anthropic-beta"), TASK_BUDGETS))
+            self._client = provider.client.with_options(default_headers={"anthropic-beta": ",".join(map(str, betas))})
         self._marker: Block = {"cache_control": CACHED} if self._has_tools or opening.tool_calls == "json" else {}
         self._front = self._encoded_front()
 
@@ -120,7 +128,7 @@ class AnthropicConversation:
                 while block is None:
                     try:
                         block = await send(
-                            client, self._url, self._body(request), MESSAGES, gated.accepted, retries, begin
+                            self._client, self._url, self._body(request), MESSAGES, gated.accepted, retries, begin
                         )
                     except Exception as error:
                         if not self._has_adapted(error, request):
@@ -151,7 +159,7 @@ class AnthropicConversation:
     def _body(self, request: Request) -> bytes:
         messages = request.messages
         varying: dict[str, Any] = {"max_tokens": request.max_tokens}
-        config = dict(self._effort)
+        config = dict(self._config)
         if request.schema:
             config["format"] = {"type": "json_schema", "schema": request.schema}
         if config:
@@ -189,6 +197,11 @@ class AnthropicConversation:
             return False
         if not self._answered and self._tools.were_refused(str(error)):
             self._front, self._has_tools = self._encoded_front(), bool(self._tools.definitions)
+            return True
+        if "task_budget" in self._config and re.search("task.budget", str(error)):
+            del self._config["task_budget"]
+            self._client = self._provider.client
+            self._tools.warning = f"the endpoint takes no task_budget: {error}; the run continues without it"
             return True
         # A schema does without the tool choice beside it.
         if request.choice is Choice.SCHEMA and "tool_choice" in str(error) and self._provider.capabilities.none_choice:

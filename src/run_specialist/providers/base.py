@@ -82,6 +82,8 @@ class Opening:
     effort: str | None = None
     tool_calls: CallFormat = "native"
     """How the model calls tools: as its API defines it, or as JSON that the endpoint constrains."""
+    task_budget: int | None = None
+    """As in the specialist's file; only the Messages API has it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,7 +158,8 @@ def spawn(file: SpecialistFile, settings: Specialist, question: str, environment
     augmenters = [*environment.augmenters, *([] if shown.warn_at is None else [warning(shown.warn_at)])]
     if shown.from_ is not None and shown.style != "json":
         augmenters.append(countdown(shown.style))
-    opening, parent = Opening(system, toolset, settings.effort, call_format), environment.parent
+    opening = Opening(system, toolset, settings.effort, call_format, settings.task_budget)
+    parent = environment.parent
     job = Job(new_run_id(), settings, question, opening, provider, reserved(budget, toolset), environment.seconds)
     job = replace(job, answer_schema=schema, summarizer=summarizer, augmenters=tuple(augmenters))
     # How the context is shared.

@@ -128,6 +128,8 @@ _IS_SECONDS = Number("a number of seconds above 0, or a duration like 90s or 10m
 Seconds = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False), _Duration, _TIME, _IS_SECONDS, LIMIT]
 Count = Annotated[_Positive, Number("an integer of at least 1"), LIMIT]
 OptionalCount = Annotated[_Positive | None, _OrNone, _COUNT, Number("an integer of at least 1, or none")]
+_TaskBudget = Annotated[int, Field(strict=True, ge=20_000)]
+_IS_TASK_BUDGET = Number("an integer of at least 20000, or none")
 Switch = Annotated[bool, Field(strict=True), Expected("true or false")]
 _IS_SHARE = Expected("a share from 0.0 to 1.0, an integer number of calls left, or none")
 Share = Annotated[_Whole | Annotated[float, Field(strict=True, ge=0, le=1)] | None, _OrNone, _NUMBER, _IS_SHARE]
@@ -197,6 +199,8 @@ class Specialist(BaseModel):
     """Maximum model replies per run."""
     total_tokens_limit: Annotated[Limit, IN_CONFIG_FILES] = None
     """Maximum input and output tokens per run."""
+    task_budget: Annotated[_TaskBudget | None, _OrNone, _IS_TASK_BUDGET, PLAIN] = None
+    """Tokens that the Messages API counts down for the model; not enforced."""
     cost_limit: Annotated[Money, AliasChoices("max_cost_usd"), IN_CONFIG_FILES] = None
     """Maximum cost per run in USD; needs a model with a known price."""
     time_limit: Annotated[Time, AliasChoices("timeout", "timeout_mins"), IN_CONFIG_FILES] = None
@@ -438,6 +442,7 @@ class OtherSettings(TypedDict, total=False):
     fallback_models: _NamesOfCall
     """Models with which a run continues if the model of the file cannot answer; a model of the call replaces them."""
     effort: Effort | None
+    task_budget: int | None
     patience: float | str | None
     """Maximum time for which one request is retried: seconds, or a duration such as `2m`."""
     offline: OfflinePolicy

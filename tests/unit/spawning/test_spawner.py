@@ -300,7 +300,8 @@ def test_skills_are_found_from_near_to_far(app):
     """A plugin's skill wins over the project's, and that over the user's own; each is read whole."""
     home, plugin = app.root.parent / "home", app.root / "plugins" / "one"
     skill(home / ".claude" / "skills" / "a", "of the user")
-    skill(home / ".config" / "opencode" / "skills" / "own", "---\nname: own\n---\n\nof opencode\n\n# Part\n")
+    own = skill(home / ".config" / "opencode" / "skills" / "own", "---\nname: own\n---\n\nof opencode\n\n# Part\n")
+    (own / "SKILL.md").rename(own / "skill.md")
     file = agent(app, "skills: [a, one:own]", where="plugins/one/agents")
     assert added(file, app) == ["# Skill: a\n\nof the user", "# Skill: own\n\nof opencode\n\n# Part"]
     skill(app.root / ".claude" / "skills" / "a", "of claude")

@@ -90,7 +90,7 @@ def _chain(body: Mapping[str, Any], blocks: Sequence[Segment]) -> tuple[list[byt
     output = body.get("output_config") or {}
     state = digest(b"", serialise([body["model"], body.get("speed")]))
     choice, form = body.get("tool_choice") or {"type": "auto"}, output.get("format")
-    options = serialise([choice, body.get("thinking"), output.get("effort"), form])
+    options = serialise([choice, body.get("thinking"), output.get("effort"), output.get("task_budget"), form])
     size, role, in_messages = 0, "", False
     chain: list[bytes] = []
     sizes: list[int] = []

@@ -25,6 +25,7 @@ OPTIONAL = (
     "tool_choice",
     "tools",
 )
+TASK_BUDGETS = "task-budgets-2026-03-13"
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 
@@ -124,10 +125,11 @@ def stop_sequences(call: Call) -> Iterator[str]:
 
 @RULES.rule("output_config.shape")
 def output_config(call: Call) -> Iterator[str]:
-    """Refuse unknown output options."""
+    """Refuse unknown output options; a task budget needs its beta header and a model that has it."""
     config: dict[str, Any] = call.body.get("output_config", {})
+    has_budget = call.headers.get("anthropic-beta") == TASK_BUDGETS and call.body["model"].startswith("claude-")
     for name in config:
-        if name not in ("effort", "format"):
+        if name not in ("effort", "format") and not (name == "task_budget" and has_budget):
             yield f"output_config.{name}: Extra inputs are not permitted"
 
 
