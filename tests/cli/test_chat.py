@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from tests.cli.specialists_command import call as manage
 from tests.screen import run_on_terminal, screen
 from tests.wire.simulator.replies import answers, calls
@@ -33,22 +31,17 @@ def test_a_chat_resumes_its_run_with_each_question(store, api, write, call):
 
 
 def test_a_chat_without_a_store_says_that_follow_ups_need_one(api, write, call):
-    """Each question then begins a new run, and the first one may stand on the command line."""
+    """Each question then begins a new run, the first may be an argument; what cannot begin is one line."""
     write("finder", "tools: grep")
+    for words in (("finder", "--json"), ("finder", "-"), ("nobody", "--quiet")):
+        refused = call(words[0], "--chat", words[1])
+        assert (refused.exit_code, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
     simulator = api([answers("Mice."), answers("Voles.")])
     said = call("finder", "--chat", "What?", *MODEL, "--store", "none", input="And?\n/report\n")
     assert said.stdout.split() == ["Mice.", "Voles."]
     assert "follow-ups need a store" in said.stderr
     assert "runs are not stored" in said.stderr
     assert len(simulator.requests[1].messages) == 1
-
-
-@pytest.mark.parametrize(("name", "flag"), [("finder", "--json"), ("finder", "-"), ("nobody", "--quiet")])
-def test_a_chat_that_cannot_begin_is_refused_in_one_line(write, call, name, flag):
-    """Output for programs, a question that is standard input, and an unknown specialist end before the prompt."""
-    write("finder", "tools: grep")
-    refused = call(name, "--chat", flag)
-    assert (refused.exit_code, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
 
 
 def test_a_line_typed_in_the_live_view_is_added_to_the_run(store, api, write):

@@ -34,8 +34,8 @@ def edit(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str
     return program("edit", *arguments, stdin=subprocess.DEVNULL, env=os.environ | environment)
 
 
-def test_edit_opens_the_file_and_checks_it(project: Path) -> None:
-    """The editor gets the file of the specialist; its problems are printed as `check` prints them, also its code."""
+def test_edit_opens_the_file_by_a_shell_that_never_reads_its_path_and_checks_it(project: Path, tmp_path: Path) -> None:
+    """Its problems and code are those of `check`; arguments, quotes and variables of the editor's command work."""
     done = edit("finder", EDITOR=replacing("12", "twelve"))
     assert "tool_calls_limit: twelve" in (project / "specialists" / "finder.md").read_text()
     checked = program("check", "specialists/finder.md")
@@ -44,10 +44,6 @@ def test_edit_opens_the_file_and_checks_it(project: Path) -> None:
     assert "specialists/finder.md:5:19: error: tool_calls_limit: must be an integer" in done.stdout
     repaired = edit("specialists/finder.md", EDITOR=replacing("twelve", "7"))
     assert (repaired.returncode, repaired.stdout) == (0, "1 file: 1 ok\n")
-
-
-def test_a_shell_splits_the_editor_but_never_reads_the_path(project: Path, tmp_path: Path) -> None:
-    """Arguments, quotes and variables of the editor's command work; the path is one argument, whatever it contains."""
     odd = project / "specialists" / "a b$(touch harmed);'x.md"
     odd.write_text(GOOD)
     said = tmp_path / "said"

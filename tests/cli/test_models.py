@@ -181,14 +181,14 @@ def refused(call, store):
     return refuse
 
 
-@pytest.mark.parametrize("value", ["1", "Yes", "certainly"])
-def test_a_flag_and_a_variable_refuse_to_answer_offline(write, refused, monkeypatch, value):
+def test_a_flag_and_a_variable_refuse_to_answer_offline(write, refused, monkeypatch):
     """One line says how to get a model, and names the variable, of which an unclear value counts as yes."""
     write("finder")
     for flags in (["--require-model"], ["--require-model", "--json"]):
         assert refused(*flags) == f"finder: a model is required, but no model is configured; {HOW}"
-    monkeypatch.setenv("SPECIALIST_REQUIRE_MODEL", value)
-    assert refused() == f"finder: a model is required (SPECIALIST_REQUIRE_MODEL), but no model is configured; {HOW}"
+    for value in ("1", "Yes", "certainly"):
+        monkeypatch.setenv("SPECIALIST_REQUIRE_MODEL", value)
+        assert refused() == f"finder: a model is required (SPECIALIST_REQUIRE_MODEL), but no model is configured; {HOW}"
 
 
 def test_a_named_offline_is_refused_with_its_place(write, refused, monkeypatch):

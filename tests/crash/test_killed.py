@@ -191,7 +191,6 @@ async def test_x_13_an_interrupted_call_runs_when_it_is_repeated(earlier, again)
     assert results(provider.requests[1].messages[-1])[0].startswith(again)
 
 
-# Runs stopped by Ctrl-C, by SIGTERM or during a request have the right status and can be resumed.
 @pytest.mark.exhaustive
 def test_s3_6_a_run_stopped_at_random_can_be_resumed(tmp_path):
     """After 5 SIGINT, SIGTERM or SIGKILL, `specialists runs` lists `aborted` or `interrupted`; no data is lost.

@@ -122,11 +122,8 @@ async def test_the_documented_structured_answer_fits_its_schema(tmp_path, misfit
         assert outcome.answer == said.strip()
 
 
-def test_the_readme_session_shows_countdown_and_landing():
-    """The README's session has two silent calls, then 3 to 0 remaining, then the landing.
-
-    It was recorded with a limit of 6.
-    """
+def test_the_readme_session_shows_a_landing_and_the_notes_name_no_local_paths():
+    """Two silent calls, then 3 to 0 remaining, then the landing; at least twelve notes, each with a heading."""
     session = README.split("<!-- session", 1)[1].split("<!-- /session", 1)[0]
     command = shlex.split(session.split("$ ", 1)[1].splitlines()[0])
     assert command[-2:] == ["--tool-calls-limit", "6"]
@@ -134,6 +131,12 @@ def test_the_readme_session_shows_countdown_and_landing():
     assert calls == [("1", ""), ("2", ""), ("3", "3"), ("4", "2"), ("5", "1"), ("6", "0")]
     assert "landed · 6 of 6 tool calls" in session
     assert "offline, without a language model" in " ".join(session.replace("\n", "").split())
+    assert len(NOTES) >= 12
+    assert ROOT / "thoughts/shared/notes/2026-04-03/qa-brainstorm-event-loop-mailbox.md" in NOTES
+    for note in [*NOTES, *DOCUMENTS]:
+        text = note.read_text(encoding="utf-8")
+        assert re.search(r"^# \w", text, re.MULTILINE), note
+        assert not re.search(r"(?<![\w.])/(?:work|root|home|tmp)/", text), note
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -162,8 +165,8 @@ def test_the_python_example_of_the_readme_runs(monkeypatch, capsys):
     assert re.match(r"(answered|landed) \d+ ", capsys.readouterr().out)
 
 
-def test_every_file_named_in_how_it_works_exists():
-    """Every module named there in backticks and in the notes exists, as each line of code in docs/extending.md."""
+def test_every_page_is_linked_short_and_names_existing_files():
+    """Each module named there and in the notes exists, as each quoted line; docs/README.md links all."""
     source = ROOT / "src/run_specialist"
     named = re.findall(r"`([a-z_/]+\.py|[a-z]+/)`", page("how-it-works"))
     assert len(named) > 15
@@ -174,6 +177,15 @@ def test_every_file_named_in_how_it_works_exists():
     quoted = [line.strip() for text in blocks(page("extending"), "python") for line in text.splitlines()]
     assert len(quoted) > 8
     assert [line for line in quoted if line and line not in lines] == []
+    links = set(re.findall(r"\]\(([^)#:\s]+\.md)", page("README")))
+    assert {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"} <= links
+    assert {f"../bench/{path.name}" for path in (ROOT / "bench").glob("*.md")} <= links
+    pages = [path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")]
+    assert len(pages) <= 20
+    assert sum(len(text.split()) for text in pages) <= 35_000
+    assert 8 < len(table(page("README"), "## Words")) <= 12
+    assert len(README.splitlines()) <= 150
+    assert len((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").splitlines()) <= 80
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -184,19 +196,6 @@ def test_every_relative_link_names_an_existing_place(document):
         target = document.parent / path if path else document
         assert target.exists(), path
         assert not anchor or anchor in anchors(target.read_text(encoding="utf-8")), f"{path}#{anchor}"
-
-
-def test_the_start_page_leads_to_every_page_and_all_can_be_read():
-    """docs/README.md links each page; there are at most 20 with 35,000 words, and 150 lines in the README."""
-    links = set(re.findall(r"\]\(([^)#:\s]+\.md)", page("README")))
-    assert {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"} <= links
-    assert {f"../bench/{path.name}" for path in (ROOT / "bench").glob("*.md")} <= links
-    pages = [path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")]
-    assert len(pages) <= 20
-    assert sum(len(text.split()) for text in pages) <= 35_000
-    assert 8 < len(table(page("README"), "## Words")) <= 12
-    assert len(README.splitlines()) <= 150
-    assert len((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").splitlines()) <= 80
 
 
 def test_every_thread_in_why_has_its_scenarios_and_every_scenario_its_thread():
@@ -212,20 +211,6 @@ def test_every_thread_in_why_has_its_scenarios_and_every_scenario_its_thread():
     assert len(set(told.values())) == 15
 
 
-def test_the_notes_exist_and_contain_no_local_paths():
-    """There are at least twelve notes, including the brainstorm.
-
-    Each has a heading and contains no path of somebody's machine.
-    """
-    assert len(NOTES) >= 12
-    assert ROOT / "thoughts/shared/notes/2026-04-03/qa-brainstorm-event-loop-mailbox.md" in NOTES
-    for note in [*NOTES, *DOCUMENTS]:
-        text = note.read_text(encoding="utf-8")
-        assert re.search(r"^# \w", text, re.MULTILINE), note
-        assert not re.search(r"(?<![\w.])/(?:work|root|home|tmp)/", text), note
-
-
-# docs/reference.md is what docs/make_reference.py writes, and it leaves nothing out.
 SPEC = importlib.util.spec_from_file_location("make_reference", ROOT / "docs/make_reference.py")
 GENERATOR = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(GENERATOR)
@@ -254,11 +239,9 @@ def test_the_reference_is_current_and_complete():
     assert (file.problems, file.tool_calls_limit) == ((), yaml.safe_load(MODELINE)["tool_calls_limit"])
 
 
-# The section on editors of docs/specialist-files.md: the modeline may stay.
 (MODELINE,) = (text for text in blocks(FILES, "yaml") if "$schema=" in text)
 
 
-# Every behaviour id in a test's name is defined in docs/behaviours.md, and every defined id has a test.
 DEFINED = set(
     re.findall(
         r"^\| ([SXGCEFPRTW]\d*\.\d+) \|", (ROOT / "docs/behaviours.md").read_text(encoding="utf-8"), re.MULTILINE
@@ -289,7 +272,6 @@ def test_every_defined_behaviour_has_a_test():
     assert {found: place for found, place in used().items() if found not in DEFINED} == {}
 
 
-# The table of the tools in docs/specialist-files.md matches the code.
 ROWS = table(FILES, "## Tools")
 
 
@@ -308,7 +290,6 @@ def test_every_tool_has_a_row_with_its_other_names():
             assert resolve_tools([name], (), BUILT_IN).names, name
 
 
-# docs/configuration.md matches the code: variables, examples, errors.
 CONFIGURATION_PAGE = page("configuration")
 SOURCE = ROOT / "src/run_specialist"
 

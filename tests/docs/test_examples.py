@@ -283,7 +283,6 @@ def test_the_services_of_the_compose_file_agree():
     )
 
 
-# The page on evals matches the code: flags, evaluators, verdicts, scores, and its examples run.
 PAGE = page("evals")
 CASES = next(text for text in blocks(PAGE, "yaml") if "# looks-up.evals.yaml" in text)
 
@@ -346,7 +345,6 @@ def test_the_errors_of_the_page_are_those_of_the_command(looked_up):
     assert (result.exit_code, said) == (2, told)
 
 
-# The page on `map` matches the code: flags, formats, limits, states.
 MAP_PAGE = page("map")
 
 
@@ -376,7 +374,6 @@ def test_the_page_on_map_matches_the_code():
     }
 
 
-# docs/agents.md matches the MCP server: its numbers, its tools, its command.
 TEXT = page("agents")
 
 
@@ -408,7 +405,6 @@ def test_the_page_on_agents_matches_the_code():
     assert rows == {name: client.file for name, client in CLIENTS.items()}
 
 
-# docs/own-tools.md on MCP servers: its files load, its server answers, its figures are those of the code.
 SERVERS_TEXT = page("own-tools").split("\n## MCP servers\n")[1].split("\n## ")[0]
 
 
@@ -442,7 +438,6 @@ def test_the_documented_files_load_without_warnings(tmp_path):
         assert load_text(f"---\nname: a\ndescription: b\n{line}\n---\nFind.", tmp_path / "a.md").status == "ok"
 
 
-# The page on Python: every example runs unchanged and all public names occur; tables of events, errors, spans.
 PYTHON_PAGE, SPANS = page("python").split("\n## Telemetry\n")
 EXAMPLES = re.findall(r"^```python( no-loop)?\n(.*?)^```", PYTHON_PAGE, re.MULTILINE | re.DOTALL)
 

@@ -92,18 +92,14 @@ def test_a_whole_file_is_read(tmp_path):
         ("cases:\n- inputs: a\n  inputs: b", "a.evals.yaml:3:3: the key inputs occurs twice"),
     ],
 )
-def test_e8_an_error_has_its_place(errors, text, line):
+def test_e8_an_error_has_its_place(errors, monkeypatch, text, line):
     """One line per error, `file:line:column: key: what is wrong`, all of them in the order of the file."""
     assert errors(text)[0].startswith(line)
     lines = errors("cases:\n- inputs: ''\n- inputs: a\n  evaluators: [Nothing, {Status: never}]\n")
     assert [line.split(":")[1] for line in lines] == ["2", "4", "4"]
-
-
-def test_a_file_that_repeats_itself_cannot_fill_the_memory(monkeypatch, errors):
-    """A few lines of YAML that refer to one another stand for more values than anybody writes."""
     monkeypatch.setattr("run_specialist.specialist.positions.MOST_CASE_VALUES", 5_000)
     text = "\n".join(["a0: &a0 [1, 1, 1, 1]", *(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 8))])
-    assert "more than 5,000 values" in errors(text)[0]
+    assert "more than 5,000 values" in errors(text)[0], "a file that repeats itself cannot fill the memory"
 
 
 @pytest.mark.parametrize("name", ["LLMJudge", "GEval"])

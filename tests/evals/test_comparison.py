@@ -277,7 +277,6 @@ def test_a_broken_result_is_one_line(tmp_path, monkeypatch, text, part):
     assert "\n" not in str(raised.value)
 
 
-# Intervals of paired differences.
 DIFFERENCES = st.lists(st.floats(-1, 1), min_size=6, max_size=13)
 
 
@@ -329,7 +328,6 @@ def test_how_many_cases_would_be_needed(differences, needed):
     assert cases_needed(differences, 0.05) == needed
 
 
-# Results of evals as JUnit XML.
 def suites(result, compared=()):
     """Return the suites of a document that was parsed."""
     return ET.fromstring(junit(result, compared).encode()).findall("testsuite")  # noqa: S314 - our own document

@@ -136,7 +136,6 @@ async def test_items_that_were_given_up_can_be_tried_again(put, queue, url):
     assert (status.items, status.queued) == ({"waiting": 2}, 2)
 
 
-# The cost limit of a batch holds over a whole fleet, on a real PostgreSQL server.
 PRICE = (100 * 3 + 10 * 15) / 1e6
 """Cost of a request to the scripted model [USD]."""
 

@@ -231,7 +231,7 @@ async def put_again(url):
 
 
 async def test_the_operator_sees_refused_requests(put, working, model, url, tmp_path):
-    """Each retry is a line with its item; the health file counts them, and has the final state."""
+    """Each retry is one line with its item, time, level, host and process; the health file counts them to the end."""
     file = tmp_path / "health.json"
     model.refusal = "rate_limited"
     await put(2)
@@ -248,10 +248,6 @@ async def test_the_operator_sees_refused_requests(put, working, model, url, tmp_
     # After the first refusal, requests are sent one at a time.
     assert health["endpoint_refusals"] >= 1
     assert (health["pid"], health["host"]) == (os.getpid(), socket.gethostname())
-
-
-def test_a_line_has_time_level_host_process_and_item():
-    """A line break in a text does not make a second line."""
     lines = []
     LineLog(lines.append)("what\nhappened", level="warning", item="b1-2")
     (line,) = lines

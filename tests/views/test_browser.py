@@ -57,7 +57,6 @@ def test_a_page_is_safe_and_legible(tab, tmp_path, name):
         assert {key: ratio for key, ratio in found.items() if ratio < 4.5} == {}
 
 
-# The page of a batch in a real browser.
 @pytest.fixture
 def show(tab, tmp_path):
     """Return a function that opens a page in the browser."""

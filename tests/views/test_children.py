@@ -138,7 +138,6 @@ def test_links_lead_from_a_call_to_its_child_and_back(tab, tmp_path, width):
     assert tab.requests == [path.as_uri()]
 
 
-# The section of a report with the changes of files: diffs in colors, also those of child runs, escaped.
 def changed(run, at, path, before, after, *, call_id="none", **others):
     """Return a run that has changed a file."""
     diff = diff_of(path, before, after)
@@ -171,7 +170,6 @@ def test_each_change_is_a_diff_with_its_call():
     assert (len(change["lines"]), change["left_out"]) == (MOST_LINES, 51)
 
 
-# The report of a fork and of its source: both side by side, and what was copied marked as such.
 async def pair(folder):
     """Make a run and its fork at turn 2; return both as stored."""
     desk = StoredRunHarness(folder)
@@ -223,7 +221,6 @@ async def test_f_3_f_4_the_page_bills_only_what_the_fork_has_requested(tmp_path)
     assert "It is no longer stored." in report(fork)
 
 
-# The report of a run that changed its model.
 async def test_m_2_the_report_says_which_model_answered_what():
     """The models, the change between the turns, and why the cache was not read."""
     cached = replace(looks(1), usage=Usage(10, 0, 5_000, 5))

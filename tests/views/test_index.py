@@ -101,7 +101,6 @@ def test_a_malformed_outcome_does_not_break_the_index(evidence):
     assert one.run_id in run_index.run_index(data)
 
 
-# The page of a batch: its data and its text.
 def test_each_item_is_a_row():
     """Number, input, status, answer, quotes, calls, cost and time; below, all of it; the number may be a link."""
     page = page_of(*(item(number, status) for number, status in enumerate(STATUSES, 1)))
@@ -168,7 +167,6 @@ def test_the_head_has_counts_cost_and_failures_by_reason():
     assert "<b>8</b>" in page
 
 
-# The page of an eval.
 HOSTILE = "<script>window.harmed = 1</script><img src=x onerror='window.harmed=1'> {{ 7 * 7 }} \u202e"
 
 
@@ -244,7 +242,6 @@ def test_e12_runs_are_linked_to_their_reports():
     assert "<code>specialists report as it is-case 1-1</code>" in page
 
 
-# The page of a run that no model answered says so, above the answer.
 SHOWN = '<p class="unjudged">No model judged: this ran offline, by ranked search and verbatim quotes.</p>'
 
 

@@ -157,7 +157,6 @@ def test_the_chart_restarts_where_a_limit_is_raised(full):
     assert "This run had no limits." in report(odd.huge_run())
 
 
-# The table of requests on the page of a run, the answer, and number formats.
 def test_cache_misses_are_listed_with_their_reason(full):
     """Cache misses have their reason: a summary, a changed tool choice, more than five minutes; the total is right."""
     losses = {loss["turn"]: loss["words"] for loss in full["requests"]["losses"]}
@@ -226,7 +225,6 @@ def test_durations_are_rounded_to_two_units(seconds, text):
     assert formats.lasted(seconds) == text
 
 
-# Turns, calls, results and evidence on the page of a run.
 ODD_RUNS = [
     odd.odd_run,
     odd.huge_run,
@@ -411,18 +409,14 @@ def test_each_element_has_its_form(text, expected):
     assert ('<td dir="auto" class="right">d</td>' in page, "style" in page) == (True, False)
 
 
-def test_quotes_of_the_evidence_are_not_repeated():
-    """An offline answer consists of its quotes, which are listed below it, also if they had no blank lines between."""
-    evidence = [{"source": "a.md:1", "quote": "one\ntwo"}, {"source": "b.md:2", "quote": "three"}]
-    for gap in ("\n", "\n\n"):
-        text = gap.join(["It says:", '> "one\ntwo" — a.md:1', '> "three" — b.md:2', '> "four" — c.md:3'])
-        assert Tags(html_html(text, evidence)).text.split() == ["It", "says:", '"four"', "—", "c.md:3"]
-
-
 @pytest.mark.parametrize(
     "text", ["**a** " + "x" * MOST_CHARACTERS, "> " * 60 + "**a**", "[No finished answer: limit. This is]\n\n<b>**a**"]
 )
 def test_long_and_salvaged_answers_are_shown_as_they_are(text):
-    """A very long answer is not parsed, and the results in a salvaged one are no Markdown."""
+    """A long answer is not parsed, a salvaged one is no Markdown; quotes of an offline one are only listed below it."""
+    evidence = [{"source": "a.md:1", "quote": "one\ntwo"}, {"source": "b.md:2", "quote": "three"}]
+    for gap in ("\n", "\n\n"):
+        told = gap.join(["It says:", '> "one\ntwo" — a.md:1', '> "three" — b.md:2', '> "four" — c.md:3'])
+        assert Tags(html_html(told, evidence)).text.split() == ["It", "says:", '"four"', "—", "c.md:3"]
     assert Tags(html_html(text)).text == text
     assert Tags(html_html(text)).tags == []

@@ -264,25 +264,6 @@ def test_a_run_that_cannot_be_read_is_passed_over(three, monkeypatch):
     assert sorted(path.name for path in Path().glob("report-run_*")) == ["report-run_a.html", "report-run_c.html"]
 
 
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        ((), "RUN is missing; use an id, `last`, or --index"),
-        (("run_a", "--index"), "--index lists all runs"),
-        (("run_a", "--with-reports"), "--with-reports needs --index"),
-        (("run_a", "--open", "--json"), "--open needs a file; it cannot be combined with --json"),
-        (("run_a", "--open", "--out", "-"), "--open needs a file; it cannot be combined with --out -"),
-        (("--index", "--with-reports", "--out", "-"), "--with-reports needs a file"),
-    ],
-)
-def test_flags_that_contradict_each_other_are_refused(three, flags, said):
-    """A wrong combination is one line and exit code 2, and nothing is written."""
-    result = call("report", *flags)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert said in result.stderr
-    assert not list(Path().iterdir())
-
-
 def test_open_gives_the_browser_the_address_of_the_page(three, browser, tmp_path, monkeypatch):
     """The page is beside the store, its path printed, and its address opened; without a browser, that is named."""
     folder = tmp_path / "a b&c$(d)"

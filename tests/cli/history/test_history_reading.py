@@ -18,7 +18,7 @@ from run_specialist.cli.report import report_path
 from run_specialist.record.messages import Message, ToolResult
 from run_specialist.store.location import file_of, place
 from run_specialist.store.writer import Writer
-from tests.cli.history.conftest import NOON, here, keep, listed, run_of
+from tests.cli.history.conftest import NOON, here, keep, run_of
 from tests.cli.specialists_command import MAIN, call
 from tests.forked_program import ForkedProgram, run_forked
 from tests.screen import run_on_terminal, screen
@@ -102,16 +102,6 @@ def test_rows_fit_a_terminal(store, columns):
     lines = shown.decode().splitlines()
     assert max(map(len, lines)) <= columns
     assert lines[1].startswith(run_id)
-
-
-def test_it_excludes_a_deletion_and_last(store):
-    """`--follow` cannot be combined with `--delete`, nor follow `last`."""
-    for flags, told in (
-        (["--delete", "--all"], "--follow and --delete exclude each other"),
-        (["last"], "--follow needs the id"),
-    ):
-        refused = call("runs", "--follow", *flags)
-        assert (refused.exit_code, told in refused.stderr, refused.stderr.count("\n")) == (2, True, 1)
 
 
 COMMAND = ["specialists", "transcript", "last"]
@@ -357,14 +347,3 @@ def test_commands_accept_sqlite_and_postgresql_urls(store_url, store):
     assert json.loads(call("runs", "run_a", "--delete", "-y", "--store", store_url, "--json").stdout)["deleted"] == [
         "run_a"
     ]
-
-
-@pytest.mark.exhaustive(one_in=3)
-@pytest.mark.parametrize("command", [["runs", "--delete", "--yes"], ["resume"], ["transcript"], ["report"]])
-@pytest.mark.parametrize("empty", ["", "  "])
-def test_an_empty_run_id_is_refused(three, command, empty):
-    """An empty prefix matches every id: an unset variable in a shell script must not delete all runs."""
-    before = listed()
-    said = call(*command, empty)
-    assert (said.exit_code, "the run id is empty" in said.stderr) == (2, True)
-    assert listed() == before

@@ -6,6 +6,7 @@ import re
 import time
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -114,16 +115,29 @@ def test_a_missing_store_lists_no_runs(store):
         (["runs", "--older-than", "soon"], "'--older-than': 'soon' is not an age; expected e.g. 12h, 30d or 8w"),
         (["runs", "--limit", "-1"], "'--limit': '-1' is not a number of runs; expected a whole number or none"),
         (["runs", "--status", "done"], "'--status': 'done' is not one of running, interrupted, answered"),
+        (["runs", "--follow", "--delete", "--all"], "--follow and --delete exclude each other"),
+        (["runs", "--follow", "last"], "--follow needs the id"),
+        (["runs", "--delete", "--yes", ""], "the run id is empty"),
+        *(([command, "  "], "the run id is empty") for command in ("resume", "transcript", "report")),
+        (["report"], "RUN is missing; use an id, `last`, or --index"),
+        (["report", "run_a", "--index"], "--index lists all runs"),
+        (["report", "run_a", "--with-reports"], "--with-reports needs --index"),
+        (["report", "run_a", "--open", "--json"], "--open needs a file; it cannot be combined with --json"),
+        (["report", "run_a", "--open", "--out", "-"], "--open needs a file; it cannot be combined with --out -"),
+        (["report", "--index", "--with-reports", "--out", "-"], "--with-reports needs a file"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_an_impossible_request_is_refused_with_one_line(three, arguments, told):
-    """An impossible request is refused with one line and exit code 2, and nothing is deleted."""
+    """It is refused with one line and exit code 2, and nothing is deleted or written.
+
+    An empty id would match every run: an unset variable in a shell script must not delete all.
+    """
     result = call(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert told.format(three) in " ".join(result.stderr.replace("│", " ").split())
     assert "Usage: " in result.stderr or len(result.stderr.splitlines()) == 1
-    assert len(listed()) == 3
+    assert (len(listed()), list(Path().iterdir())) == (3, [])
 
 
 @pytest.mark.exhaustive(one_in=3)
