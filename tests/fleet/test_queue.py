@@ -282,7 +282,6 @@ VALUES = {
     "other digest": {"digest": "0" * 64},
     "place with NUL": {"place": "a\0b.md"},
     "long place": {"place": "x" * 5_000},
-    **{f"no file: {place}": {"place": place} for place in ("pipe", "/dev/zero", "specialists")},
 }
 """Values of a frozen batch of other types, or out of range."""
 ENDED = f"select 1 from run_specialist.items where batch_id = '{BATCH}' and state = 'ended'"  # noqa: S608 - a constant
@@ -296,7 +295,6 @@ def execute(url, statement, *values):
 
 async def test_p8_a_bad_batch_is_refused_alone(url, root, frozen, working, model):
     """Each damaged row is named in one line, and its items stay in the queue; the batch behind them is answered."""
-    os.mkfifo(root / "pipe")
     named = {f"bad{n:03}": name for n, name in enumerate([*BYTES, *VALUES])}
     for batch_id, name in named.items():
         await put_batch(url, batch_id, json.loads(json.dumps(frozen | VALUES.get(name, {}))))
@@ -316,6 +314,16 @@ async def test_p8_a_bad_batch_is_refused_alone(url, root, frozen, working, model
     async with Control(url) as control:
         reasons = {one.batch_id: one.reason for one in await control.status()}
     assert {reasons.pop("bad000"), *reasons.values()} == {"its reason cannot be read", None}
+
+
+async def test_a_batch_never_reads_what_is_no_file(url, root, frozen, working, model):
+    """A FIFO, a device or a folder at the place of the specialist does not hold up the worker."""
+    os.mkfifo(root / "pipe")
+    for number, place in enumerate(("pipe", "/dev/zero", "specialists")):
+        await put_batch(url, f"bad00{number}", frozen | {"place": place})
+    await put_batch(url, BATCH, frozen)
+    async with working():
+        await until(lambda: ask(url, ENDED))
 
 
 async def test_p8_a_bad_job_or_item_fails_alone(url, frozen, working, model):

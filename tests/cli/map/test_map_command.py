@@ -270,7 +270,7 @@ def test_a_dry_run_shows_questions_and_forecast_and_sends_nothing(past, items, m
 
 @pytest.mark.exhaustive
 def test_what_the_endpoint_failed_is_asked_again_and_confirmed(api, items, map_):
-    """Failed runs that the same call resumes count for `--confirm-above`; `--yes` and what is done need no consent."""
+    """Failed runs that the same call resumes count as items to ask about, also for `--confirm-above`."""
     refused: dict[str, object] = {}
     simulator = api(about(refused))
     assert map_(str(items(SIX, "past.txt"))).exit_code == 0
@@ -281,13 +281,23 @@ def test_what_the_endpoint_failed_is_asked_again_and_confirmed(api, items, map_)
     assert len(simulator.requests) == before + 1, "one failure is enough"
     before = len(simulator.requests)
     result = map_(path, "--confirm-above", "0.000001")
-    assert (result.exit_code, result.stdout, len(simulator.requests)) == (2, "", before)
+    assert (result.exit_code, len(simulator.requests)) == (2, before)
     assert ": 1 item · 9 of 10 past runs took at most " in result.stderr
-    assert ("more than --confirm-above" in result.stderr, "nothing was sent" in result.stderr) == (True, True)
-    path = str(items(["foxes"], "new.txt"))
-    codes = [map_(path, "--confirm-above", "0.000001", *flags).exit_code for flags in ([], ["--yes"], [])]
-    assert codes == [2, 0, 0], "with an outcome for everything, there is nothing to confirm"
-    assert map_(str(items(["stoats"], "new.txt"))).exit_code == 0, "below a dollar"
+    assert "more than --confirm-above" in result.stderr
+
+
+@pytest.mark.exhaustive
+def test_without_a_terminal_a_dear_batch_is_refused_only_if_asked_for(past, items, map_):
+    """`--confirm-above` that is given refuses it with exit code 2; `--yes` and a low `--cost-limit` do not."""
+    before = len(past.requests)
+    path = str(items(["hares"], "more.txt"))
+    result = map_(path, "--confirm-above", "0.000001")
+    assert (result.exit_code, result.stdout, len(past.requests)) == (2, "", before)
+    assert "more than --confirm-above" in result.stderr
+    assert "nothing was sent" in result.stderr
+    assert map_(path, "--confirm-above", "0.000001", "--yes").exit_code == 0
+    assert map_(path, "--confirm-above", "0.000001").exit_code == 0, "everything has an outcome: nothing to confirm"
+    assert map_(str(items(["foxes"], "more.txt"))).exit_code == 0, "below a dollar"
 
 
 @pytest.mark.exhaustive
