@@ -181,15 +181,6 @@ def test_s3_4_a_preset_of_the_call_replaces_that_of_the_file():
     assert (found.summary_limit, str(resolved.origin("summarize_at"))) == (9, "default")
 
 
-def test_s2_11_the_limit_of_the_call_overrides_the_file():
-    """The call's 2 overrides the file's 10 with any preset; 0 is a limit, and None removes it."""
-    assert settings("tool_calls_limit: 10", tool_calls_limit=2).tool_calls_limit == 2
-    assert settings("tool_calls_limit: 10", "preset: finalize", tool_calls_limit=2).tool_calls_limit == 2
-    assert settings("tool_calls_limit: 10", tool_calls_limit=2, preset="finalize").tool_calls_limit == 2
-    assert settings("tool_calls_limit: 10", tool_calls_limit=0).tool_calls_limit == 0
-    assert settings("tool_calls_limit: 10", tool_calls_limit=None).tool_calls_limit is None
-
-
 @pytest.mark.parametrize("key", LIMITS)
 def test_s3_4_none_takes_any_limit_away(key):
     """None in Python or `none` in a file or flag removes any limit, including one set by the file's preset."""
