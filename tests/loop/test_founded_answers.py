@@ -9,7 +9,6 @@ from run_specialist import prompts
 from run_specialist.budget import Kind
 from run_specialist.errors import ProviderError
 from run_specialist.loop.evidence import MARKS, NOTHING_READ, ReturnReason
-from run_specialist.providers.base import Choice
 from run_specialist.record import journal
 from run_specialist.record.journal import Checkpointed, Received
 from run_specialist.record.messages import Stop
@@ -37,14 +36,6 @@ async def test_g_5_an_answer_without_a_verified_quote_goes_back_once(quotes, nam
     assert told["is_error"] is True
     assert named in told["content"]
     assert (outcome.status, outcome.answer, outcome.warnings) == ("answered", "yes", ())
-
-
-async def test_g_5_a_text_goes_back_with_a_message():
-    """A text has no quotes: it goes back as a message, and its answer may come as JSON."""
-    provider = ScriptedProvider([looks(1), says("It is."), says('{"answer": "yes", "evidence": ["note on \'1\'"]}')])
-    outcome = await outcome_of(job(provider, 9, evidence="require"))
-    assert provider.requests[2].messages[-1].content == ({"type": "text", "text": WITHOUT.to_text},)
-    assert (outcome.status, outcome.answer, outcome.evidence[0].verified) == ("answered", "yes", True)
 
 
 async def test_g_5_a_second_one_is_partial_and_says_how_many_quotes_were_found():
@@ -75,15 +66,6 @@ async def test_g_5_an_answer_with_one_verified_quote_is_taken(evidence):
     verified = [quote.verified for quote in outcome.evidence]
     assert verified == ([None, None] if evidence == "off" else [False, True])
     assert len(outcome.warnings) == (0 if evidence == "off" else 1)
-
-
-async def test_g_5_at_the_landing_a_return_counts_as_a_request_and_stays_on_its_rung():
-    """The return is an answered request on the same rung; the next answer has landed."""
-    provider = ScriptedProvider([looks(1), responds("no"), responds("yes", READ, first_id=60)])
-    outcome = await outcome_of(job(provider, 1, evidence="require"))
-    assert [asked.choice for asked in provider.requests] == [Choice.AUTO, Choice.RESPOND, Choice.RESPOND]
-    assert (outcome.status, outcome.answer) == ("landed", "yes")
-    assert (outcome.landing.how, outcome.landing.requests) == ("force", 2)
 
 
 async def test_g_5_where_no_request_is_left_the_answer_is_partial():

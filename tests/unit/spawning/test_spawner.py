@@ -11,6 +11,8 @@ from run_specialist import prompts
 from run_specialist.api.runner import Runner
 from run_specialist.budget import Budget, Kind
 from run_specialist.errors import UsageError
+from run_specialist.loop.job import Executed
+from run_specialist.record.messages import ToolCall
 from run_specialist.spawning import prompt_texts
 from run_specialist.spawning.availability import check_paths
 from run_specialist.spawning.prompt_texts import agent_memory, missing_skill, read_texts, with_skills_checked
@@ -49,6 +51,16 @@ def tool(name):
     return Tool(name, "Mine.", tell)
 
 
+def countdown(job, count):
+    """Return the last augmenter's line after each of `count` calls."""
+    lines, budget = [], job.budget
+    for number in range(count):
+        budget = budget.spend()
+        call = ToolCall(f"call_{number}", "read", {})
+        lines.append(job.augmenters[-1](Executed(call, "x", is_error=False, repeated=False, budget=budget)))
+    return lines
+
+
 def test_s0_5_tools_and_prompt_are_frozen_at_the_start(root):
     """The caller's later changes do not reach a run, and a job's fields cannot be reassigned."""
     mine = [tool("mine")]
@@ -67,6 +79,25 @@ async def test_a_custom_tool_may_replace_a_file_tool_but_not_respond(root):
     tools = job_of(root, tools=[tool("read"), tool("respond")]).opening.tools
     assert (await tools.get("read").call({})).text == "mine: read"
     assert "answer" in tools.get("respond").input_schema["properties"]
+
+
+LEFT = "[budget: {} of 5 tool calls left — wrap up soon]".format
+NOW = "[budget: 0 left — finalize NOW]"
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ([], [None, None, "2 tool calls remaining", "1 tool call remaining", "0 tool calls remaining"]),
+        (["countdown: {from: 3, style: budget}"], [None, LEFT(3), LEFT(2), LEFT(1), NOW]),
+        (["countdown: {from: 0.8, style: budget}"], [None, None, None, LEFT(1), NOW]),
+        (["countdown: {from: 1.0}"], [None, None, None, None, "0 tool calls remaining"]),
+    ],
+    ids=lambda value: " ".join(value) if all(isinstance(one, str) for one in value) else None,
+)
+def test_s3_2_start_and_style_of_the_countdown_come_from_the_file(root, lines, words):
+    """Of 5 calls, an integer is calls left and a fraction the share spent; style `budget` uses the plural at 1 too."""
+    assert countdown(job_of(root, "tool_calls_limit: 5", *lines), 5) == words
 
 
 @pytest.mark.parametrize(
