@@ -20,7 +20,7 @@ from run_specialist.api.config_files import KEYS, TABLE
 from run_specialist.api.runner import Runner
 from run_specialist.budget import PRESETS
 from run_specialist.cli import ask, manage
-from run_specialist.cli.flags import takes
+from run_specialist.cli.flags import check_key
 from run_specialist.cli.live import FLAGS
 from run_specialist.loop.observing import CONTENT, PROVIDER_VARIABLE
 from run_specialist.providers import admission
@@ -62,7 +62,7 @@ def test_every_limit_and_preset_is_documented():
     """A limit with its flag and a valid value; each preset with what it sets, and when to use it."""
     rows = [(row[0].strip("`"), *row[1].strip("`").split(), *row[2:]) for row in table(LIMITS_PAGE, "## Limits")]
     assert [(key, flag) for key, flag, *_ in rows] == [(key, FLAGS[kind]) for key, kind in LIMITS.items()]
-    assert all(takes(key)(value) == value for key, _, value, *_ in rows)
+    assert all(check_key(key, value) == value for key, _, value, *_ in rows)
     assert all(len(row) == 5 and all(row) for row in rows)
     head = ["budget_notice", "countdown", "landing"]
     told = {}

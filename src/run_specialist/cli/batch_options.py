@@ -145,7 +145,7 @@ class BatchOptions:
     pause_limit: str | None = option(
         "TIME",
         "How long the batch waits for an endpoint that refuses requests.  [default: 1h]",
-        callback=flags.takes("time_limit"),
+        callback=lambda text: flags.check_key("time_limit", text),
     )
 
     @property

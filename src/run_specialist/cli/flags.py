@@ -25,23 +25,20 @@ if TYPE_CHECKING:
     from run_specialist.specialist.registry import Registry
 
 
-def personal(key: str) -> Callable[[typer.Context, typer.CallbackParam, Any], Any]:
-    """Return an option callback that uses the value of the user's config file if the option was not given.
+def personal(context: typer.Context, option: typer.CallbackParam, given: Any) -> Any:  # noqa: ANN401 - as the option
+    """Return the value of an option, or that of the user's config file if the option was not given.
 
-    key: a key that the config file of a project cannot set.
+    option: named like a key that the config file of a project cannot set.
     """
+    name = option.name or ""
+    source = context.get_parameter_source(name)
+    if context.resilient_parsing or (source is not None and source.name != "DEFAULT"):
+        return given
+    with guarded():
+        from run_specialist.api.config_files import read_user_config  # noqa: PLC0415 - fast `--help`
 
-    def choose(context: typer.Context, option: typer.CallbackParam, given: Any) -> Any:  # noqa: ANN401 - as the option
-        source = context.get_parameter_source(option.name or "")
-        if context.resilient_parsing or (source is not None and source.name != "DEFAULT"):
-            return given
-        with guarded():
-            from run_specialist.api.config_files import read_user_config  # noqa: PLC0415 - fast `--help`
-
-            found = read_user_config().get(key)
-            return given if found is None else found
-
-    return choose
+        found = read_user_config().get(name)
+        return given if found is None else found
 
 
 def config_for_run(root: Path | None, model: str | None, *, trust: bool, quiet: bool = False) -> "Config":
@@ -123,31 +120,39 @@ def settings(**given: str | bool | None) -> dict[str, Any]:
     return {key: setting(one) if isinstance(one, str) else one for key, one in given.items() if one is not None}
 
 
-def takes(key: str) -> Callable[[str | None], str | None]:
-    """Return an option callback that accepts None or a valid value of `key`."""
-
-    def check(text: str | None) -> str | None:
-        if text is None:
-            return None
+def check_key(key: str, text: str | None) -> str | None:
+    """Return the text of an option; raises BadParameter if it is not None and no valid value of a key."""
+    if text is not None:
         from run_specialist.specialist.settings import checked  # noqa: PLC0415 - fast `--help`
 
         try:
             checked({key: setting(text)})
         except UsageError as error:
             raise typer.BadParameter(str(error).removeprefix(f"{key}: ")[:500]) from None
-        return text
+    return text
 
-    return check
+
+def of_key(option: typer.CallbackParam, text: str | None) -> str | None:
+    """Return the text of an option that is named like a key; raises the errors of `check_key`."""
+    return check_key(option.name or "", text)
 
 
 def quiet_option(help_: str) -> Any:  # noqa: ANN401 - as `option`
     """Return the field of the option `--quiet`, which the user's config file can set."""
-    return flag(help_, "-q/--no-quiet", show_default=False, callback=personal("quiet"))
+    return flag(help_, "-q/--no-quiet", show_default=False, callback=personal)
 
 
-def key_option(key: str, metavar: str, help_: str, choices: Sequence[str] = ()) -> Any:  # noqa: ANN401 - as `typer.Option`
-    """Return an option that accepts the values of a key of the front matter; `choices` are for shell completion."""
-    return typer.Option(metavar=metavar, callback=takes(key), autocompletion=lambda: choices, help=help_)
+def key_option(metavar: str, help_: str, choices: Sequence[str] = ()) -> Any:  # noqa: ANN401 - as `typer.Option`
+    """Return an option for the key with its name; `choices` are for shell completion."""
+    return typer.Option(metavar=metavar, callback=of_key, autocompletion=lambda: choices, help=help_)
+
+
+_key = partial(option, callback=of_key)
+
+
+def _word(help_: str, words: object) -> Any:  # noqa: ANN401 - as `option`
+    """Return the field of an option for a key whose values are these words, a `Literal`."""
+    return _key("HOW", help_, autocompletion=lambda: get_args(words))
 
 
 def one_of_words(words: Sequence[str]) -> Callable[[str], str]:
@@ -192,45 +197,19 @@ RequireModel = Annotated[
     bool,
     typer.Option(
         "--require-model",
-        callback=personal("require_model"),
+        callback=personal,
         help="Refuse to answer offline, without a language model.  [env var: SPECIALIST_REQUIRE_MODEL]",
     ),
 ]
-ToolCallsLimit = Annotated[str | None, key_option("tool_calls_limit", "N|none", "Maximum number of tool calls.")]
-TurnsLimit = Annotated[
-    str | None, key_option("turns_limit", "N|none", "Maximum number of model replies, including the answer.")
-]
-TotalTokensLimit = Annotated[
-    str | None, key_option("total_tokens_limit", "N|none", "Maximum number of tokens, input and output.")
-]
-CostLimit = Annotated[str | None, key_option("cost_limit", "USD|none", "Maximum cost of the model requests.")]
-TimeLimit = Annotated[
-    str | None, key_option("time_limit", "TIME|none", "Maximum time in seconds, or with a unit: 90s, 10m, 1h.")
-]
-_PATIENCE = "How long a request is retried while the API is busy or unreachable; 0 = never."
-PatienceTime = Annotated[str | None, key_option("patience", "TIME|none", _PATIENCE)]
-ToolCharsLimit = Annotated[
-    str | None, key_option("tool_chars_limit", "N|none", "Maximum number of characters in tool results.")
-]
-_LANDING = "Landing at the limit: auto, force, order, schema, finalize, none or stop."
-LandingStyle = Annotated[str | None, key_option("landing", "HOW", _LANDING, get_args(Style))]
-_FORMAT = "Tool calls of the model: auto, native, or json constrained by the endpoint."
-ToolCallFormat = Annotated[str | None, key_option("tool_calls", "HOW", _FORMAT, get_args(CallChoice))]
-_FIRST_SEARCH = "Send the best passages of a search with the question: auto, on or off."
-FirstSearchFlag = Annotated[str | None, key_option("first_search", "HOW", _FIRST_SEARCH, get_args(FirstSearch))]
-_EVIDENCE = "Quotes of the answer: off, check or require."
-EvidenceFlag = Annotated[str | None, key_option("evidence", "HOW", _EVIDENCE, get_args(EvidencePolicy))]
+ToolCallsLimit = Annotated[str | None, key_option("N|none", "Maximum number of tool calls.")]
 _PRESET = "Predefined settings: soft-landing, soft-warning, finalize, budget-notice or openai-loop."
-PresetName = Annotated[str | None, key_option("preset", "NAME", _PRESET, get_args(Preset))]
-ServerTools = Annotated[
-    bool, typer.Option("--server-tools", help="Let the API run the web tools named in the file; it bills searches.")
-]
+PresetName = Annotated[str | None, key_option("NAME", _PRESET, get_args(Preset))]
 StoreUrl = Annotated[
     str | None,
     typer.Option(
         "--store",
         metavar="URL",
-        callback=personal("store"),
+        callback=personal,
         help="Store of runs: a file, sqlite:///FILE, postgresql://... or none.  [default: a file in the user's data "
         "directory]",
     ),
@@ -241,7 +220,7 @@ OnLostFlag = Annotated[
         "--on-lost",
         metavar="HOW",
         parser=one_of_words(("go-on", "abort")),
-        callback=personal("on_lost"),
+        callback=personal,
         autocompletion=lambda: ("go-on", "abort"),
         show_default=False,
         help="If the store fails: go-on without storing, or abort before the next request.  [default: go-on]",
@@ -253,7 +232,7 @@ RequestsAtOnce = Annotated[
         "--requests-at-once",
         metavar="N",
         min=1,
-        callback=personal("requests_at_once"),
+        callback=personal,
         help="Maximum number of concurrent requests to an API.  [env var: SPECIALIST_REQUESTS_AT_ONCE]",
     ),
 ]
@@ -315,11 +294,13 @@ class RunLimitOptions:
     """Limits of a run."""
 
     tool_calls_limit: ToolCallsLimit = None
-    turns_limit: TurnsLimit = None
-    total_tokens_limit: TotalTokensLimit = None
-    time_limit: TimeLimit = None
-    patience: PatienceTime = None
-    tool_chars_limit: ToolCharsLimit = None
+    turns_limit: str | None = _key("N|none", "Maximum number of model replies, including the answer.")
+    total_tokens_limit: str | None = _key("N|none", "Maximum number of tokens, input and output.")
+    time_limit: str | None = _key("TIME|none", "Maximum time in seconds, or with a unit: 90s, 10m, 1h.")
+    patience: str | None = _key(
+        "TIME|none", "How long a request is retried while the API is busy or unreachable; 0 = never."
+    )
+    tool_chars_limit: str | None = _key("N|none", "Maximum number of characters in tool results.")
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -331,17 +312,21 @@ class RunLimitOptions:
 class LimitOptions(RunLimitOptions):
     """Limits of a run."""
 
-    cost_limit: CostLimit = None
+    cost_limit: str | None = _key("USD|none", "Maximum cost of the model requests.")
 
 
 @dataclass(frozen=True)
 class HowOptions:
     """Settings of a run."""
 
-    landing: LandingStyle = None
-    evidence: EvidenceFlag = None
-    tool_calls: ToolCallFormat = None
-    first_search: FirstSearchFlag = None
+    landing: str | None = _word("Landing at the limit: auto, force, order, schema, finalize, none or stop.", Style)
+    evidence: str | None = _word("Quotes of the answer: off, check or require.", EvidencePolicy)
+    tool_calls: str | None = _word(
+        "Tool calls of the model: auto, native, or json constrained by the endpoint.", CallChoice
+    )
+    first_search: str | None = _word(
+        "Send the best passages of a search with the question: auto, on or off.", FirstSearch
+    )
     preset: PresetName = None
 
 
@@ -349,7 +334,7 @@ class HowOptions:
 class SettingOptions(HowOptions, LimitOptions):
     """Settings of a run."""
 
-    server_tools: ServerTools = False
+    server_tools: bool = flag("Let the API run the web tools named in the file; it bills searches.")
 
 
 TrustFlag = Annotated[
