@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from run_specialist import prompts
-from run_specialist.errors import UsageError
+from run_specialist.errors import UsageError, errors_as
 from run_specialist.loop.compaction import tokens
 from run_specialist.safety.redact import credentials, redactor
 from run_specialist.spawning.trust import Claim, Demand, RunContext
@@ -69,10 +69,8 @@ def read_texts(context: RunContext) -> PromptTexts:
     """
     texts, folders, warnings = list[AddedText](), list[str](), [*context.trust.check(skills_claim(context))]
     for name in dict.fromkeys(context.settings.skills):
-        try:
+        with errors_as(UsageError, context.place("skills"), UsageError):
             skill = find_skill(name, context.file, context.project)
-        except UsageError as error:
-            raise UsageError(f"{context.place('skills')}: {error}") from None
         folder, top = skill.folder.resolve(), context.root.resolve()
         # A folder without other files, or outside the root, has nothing to read.
         below = folder.relative_to(top).as_posix() if skill.has_others and folder.is_relative_to(top) else ""
@@ -131,25 +129,7 @@ _UNUSUAL = re.compile(r"[^\w-]+")
 _KEPT = 40
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryPlace:
-    """The folder with the notes of one specialist, which need not exist."""
-
-    base: Path
-    """The project, or the folder with the user's own notes; symlinks in its path are followed."""
-    folder: str
-    """Path of the folder below `base`, with `/`; symlinks in it are not followed."""
-    is_in_project: bool
-    ignored: str = ""
-    """Folder below `base` that git should ignore; empty if there is none."""
-
-    @property
-    def shown(self) -> str:
-        """The folder as shown to people and models: relative to the project, or its absolute path."""
-        return self.folder if self.is_in_project else str(self.base / self.folder)
-
-
-def memory_place(scope: MemoryScope, name: str, dialect: str, project: Path) -> MemoryPlace:
+def memory_place(scope: MemoryScope, name: str, dialect: str, project: Path) -> NotesFolder:
     """Return the place of a specialist's notes; `base` is not absolute if there is no home folder.
 
     dialect: Agents of Claude Code use the folders of Claude Code, so that both share the same notes.
@@ -157,9 +137,9 @@ def memory_place(scope: MemoryScope, name: str, dialect: str, project: Path) -> 
     own = folder_name(name)
     if scope == "user":
         folder = home_path(_CLAUDE["user"]) if dialect == "claude" else default_folder() / "memory"
-        return MemoryPlace(folder, own, is_in_project=False)
+        return NotesFolder(folder, own, is_in_project=False)
     above = (_CLAUDE if dialect == "claude" else _OWN)[scope]
-    return MemoryPlace(project, f"{above}/{own}", is_in_project=True, ignored=above if scope == "local" else "")
+    return NotesFolder(project, f"{above}/{own}", above if scope == "local" else "")
 
 
 def folder_name(name: str) -> str:
@@ -216,10 +196,9 @@ def agent_memory(context: RunContext, secrets: Sequence[str] = (), *, is_dry: bo
     if reason:
         return AgentMemory(withheld=reason, warnings=(not_offered(reason),))
     hide = redactor((*credentials(os.environ), *secrets))
-    folder = NotesFolder(place.base, place.folder, place.ignored)
-    notes, problem = ("", "") if context.resumed else read_notes(folder)
+    notes, problem = ("", "") if context.resumed else read_notes(place)
     limit = settings.tool_result_limit
-    tool = memory_tool(folder, hide, limit, is_dry=is_dry) if not withheld and _keeps_tool(settings) else None
+    tool = memory_tool(place, hide, limit, is_dry=is_dry) if not withheld and _keeps_tool(settings) else None
     warnings = [f"{context.place('memory')}: {problem}"] if problem else []
     warnings += [not_offered(withheld)] if withheld else trust.check(claim)
     text = None
@@ -240,7 +219,7 @@ def _keeps_tool(settings: Specialist) -> bool:
     return bool(resolve_tools(None, settings.disallowed_tools, [NAME]).names)
 
 
-def _claim(context: RunContext, place: MemoryPlace) -> Claim:
+def _claim(context: RunContext, place: NotesFolder) -> Claim:
     does = "write notes in" if place.is_in_project else "read and write your notes in"
     # The name is that of the folder.
     keys, fingerprint = ("memory", "name", "disallowed_tools"), f"memory {context.settings.memory} {place.folder}"

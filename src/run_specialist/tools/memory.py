@@ -69,6 +69,13 @@ class NotesFolder:
     """Path of the notes below `base`, with `/`; symlinks in it are not followed."""
     ignored: str = ""
     """Folder below `base` that gets a `.gitignore` when it is created; empty if there is none."""
+    is_in_project: bool = True
+    """Whether `base` is the project, and not a folder of the user."""
+
+    @property
+    def shown(self) -> str:
+        """The folder as shown to people and models: relative to the project, or its absolute path."""
+        return self.folder if self.is_in_project else str(self.base / self.folder)
 
     def read(self, note: str) -> tuple[str, bool]:
         """Return the text of a note, and whether it is longer than `LARGEST` and was cut.
