@@ -106,11 +106,9 @@ class Stopping(Protocol):
     @property
     def is_requested(self) -> bool:
         """True once the run must send no further request."""
-        ...
 
     def notifying(self, listener: Callable[[], object]) -> AbstractContextManager[None]:
         """Within the block, call a function once when the run must stop; immediately if it already must."""
-        ...
 
 
 @dataclass(slots=True)
@@ -166,7 +164,6 @@ class Conversation(Protocol):
         The request is sent once. Raises ProviderError: Unavailable if it may succeed later, ChoiceRefused if the
         endpoint does not support the request's choice.
         """
-        ...
 
 
 class Provider(Protocol):
@@ -175,21 +172,16 @@ class Provider(Protocol):
     @property
     def model(self) -> str:
         """The id in requests and outcomes."""
-        ...
 
     @property
     def capabilities(self) -> Capabilities:
         """The capabilities known so far; they may change when the endpoint refuses a request."""
-        ...
 
     def open(self, opening: Opening, watch: Watch | None = None) -> Conversation:
         """Start a conversation; with `watch` the replies are streamed."""
-        ...
 
     def cost(self, usage: Usage) -> float | None:
         """Return the cost of one request [USD]; None if the price is unknown."""
-        ...
 
     async def aclose(self) -> None:
         """Close all connections."""
-        ...

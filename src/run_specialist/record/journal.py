@@ -203,19 +203,15 @@ class Journal(Protocol):
     @property
     def outage(self) -> str | None:
         """The error, in one line, while the store is unreachable and retried; None while it works."""
-        ...
 
     def write(self, record: Record) -> None:
         """Accept a record; never blocks and never raises."""
-        ...
 
     async def committed(self) -> str | None:
         """Wait until all records are stored; if that fails, return the reason in one line, once.
 
         Raises TakenOver, once, if another process has taken over the run.
         """
-        ...
 
     async def has_stored(self) -> bool:
         """Wait until all records are stored; return whether they are. The reason for a failure stays available."""
-        ...
