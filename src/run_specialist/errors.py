@@ -173,14 +173,14 @@ class ToolError(RunSpecialistError):
 
 
 @contextmanager
-def errors_as(kind: Callable[[str], Exception], what: str, *errors: type[Exception]) -> Iterator[None]:
-    """Within the block, raise these errors as another kind: with what failed, and the reason."""
+def errors_as(kind: type[Exception], what: str, *errors: type[Exception], advice: str = "") -> Iterator[None]:
+    """Within the block, raise these errors as another kind: with what failed, the reason, and perhaps advice."""
     try:
         yield
     except errors as error:
         # The text of the operating system, without the number and the path.
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise kind(f"{what}: {reason}") from error
+        raise kind(f"{what}: {reason}{advice and f'; {advice}'}") from error
 
 
 @contextmanager

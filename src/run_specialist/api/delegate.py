@@ -12,7 +12,7 @@ from typing import Any, Self, Unpack
 
 from run_specialist import prompts
 from run_specialist.api.runner import Runner
-from run_specialist.errors import RunNotFound, RunSpecialistError, StoreMissing, ToolError, UsageError
+from run_specialist.errors import RunNotFound, RunSpecialistError, StoreMissing, ToolError, UsageError, errors_as
 from run_specialist.loop.run import Run
 from run_specialist.record.outcome import Outcome
 from run_specialist.specialist.fields import Settings
@@ -165,10 +165,8 @@ class Delegate:
     def _read(self, arguments: object) -> tuple[str, str, str | None]:
         """Return the specialist, the query and the run to resume; raises ToolError that says what is expected."""
         if isinstance(arguments, str):
-            try:
+            with errors_as(ToolError, "the arguments are no JSON", ValueError, RecursionError):
                 arguments = json.loads(arguments)
-            except (ValueError, RecursionError) as error:
-                raise ToolError(f"the arguments are no JSON: {error}") from None
         if not isinstance(arguments, Mapping):
             raise ToolError('the arguments are no JSON object like {"specialist": "...", "query": "..."}')
         given, names = dict(arguments), self._offered

@@ -11,7 +11,7 @@ from run_specialist.api.children import RunEnvironments
 from run_specialist.api.config_files import DEFAULT_SPECIALIST, near
 from run_specialist.batch.item import Lend
 from run_specialist.budget import Kind
-from run_specialist.errors import AtWork, NothingToRead, NotResumable, SpecialistNotFound, UsageError
+from run_specialist.errors import AtWork, NothingToRead, NotResumable, SpecialistNotFound, UsageError, errors_as
 from run_specialist.loop.job import Job
 from run_specialist.loop.run import EndedRun, Run
 from run_specialist.providers.base import Provider, Watch
@@ -212,10 +212,8 @@ class RunMaker:
         first = DEFAULT_SPECIALIST
         if default is not None:
             place = f"{near(default.path)}:{default.line}: default_specialist"
-            try:
+            with errors_as(SpecialistNotFound, place, SpecialistNotFound):
                 named = self.registry.find(default.value)
-            except SpecialistNotFound as error:
-                raise SpecialistNotFound(f"{place}: {error}") from None
             if named in usable and named not in found:
                 if default.scope == "project":
                     raise UsageError(f"{place}: {shown(named.name)} does more than read; ask it by its name")

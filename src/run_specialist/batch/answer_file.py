@@ -24,7 +24,7 @@ from typing import Any, BinaryIO, NamedTuple, Self, TextIO
 from run_specialist.batch.item import Done
 from run_specialist.batch.questions import as_text, fields_of
 from run_specialist.batch.read_items import LONGEST_LINE
-from run_specialist.errors import UsageError
+from run_specialist.errors import UsageError, on_error
 from run_specialist.record.outcome import Outcome
 from run_specialist.specialist.project import result_path
 from run_specialist.store.rows import outcome_of
@@ -217,16 +217,13 @@ class AnswerFile:
             """The file with the rows so far, as JSON Lines."""
             self._descriptor = _opened_and_locked(self.part, path)
             self._size = os.fstat(self._descriptor).st_size
-            try:
+            with on_error(lambda: self._close(keep=self._size > 0)):
                 for _ in self._old_rows():
                     pass
                 if self._size:
                     self._replace(keep_old=True)
                     os.ftruncate(self._descriptor, 0)
                     self._size = 0
-            except BaseException:
-                self._close(keep=self._size > 0)
-                raise
         except OSError as error:
             raise self._unwritable(error) from None
 
@@ -311,7 +308,7 @@ class AnswerFile:
         # Only the process that has locked the other file writes this one; a crash may have left it.
         new_file = self._target.with_name(f"{self._target.name}.new")
         new_file.unlink(missing_ok=True)
-        try:
+        with on_error(lambda: new_file.unlink(missing_ok=True)):
             with new_file.open("xb") as out:
                 rows = self._rows(keep_old=keep_old)
                 rows = _by_number(rows) if self._ordered else rows
@@ -324,9 +321,6 @@ class AnswerFile:
             if self._target.exists():
                 shutil.copymode(self._target, new_file)
             new_file.replace(self._target)
-        except BaseException:
-            new_file.unlink(missing_ok=True)
-            raise
 
     def _unwritable(self, error: OSError, note: str = "") -> UsageError:
         return UsageError(

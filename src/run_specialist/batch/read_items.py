@@ -8,14 +8,14 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from run_specialist.batch.item import InputRecord
-from run_specialist.errors import ToolError, UsageError
+from run_specialist.errors import ToolError, UsageError, errors_as
 from run_specialist.specialist.problems import shown
 from run_specialist.tools.ignore import pattern_spec
 from run_specialist.tools.sandbox import Sandbox, escape_path, files
@@ -74,38 +74,33 @@ def source_of(items: str, form: str | None = None) -> Source:
     is_stdin = items == STDIN
     path, title = Path(items), "standard input" if is_stdin else items
 
-    def unreadable(error: OSError | ValueError) -> UsageError:
-        reason = getattr(error, "strerror", None) or str(error)
-        return UsageError(f"{title} cannot be read: {reason}; name a file of items, or `-` for standard input")
+    def readable() -> AbstractContextManager[None]:
+        advice = "name a file of items, or `-` for standard input"
+        return errors_as(UsageError, f"{title} cannot be read", OSError, ValueError, advice=advice)
 
     def read() -> Iterator[InputRecord]:
         if is_stdin and (sys.stdin is None or sys.stdin.closed):
             raise UsageError("standard input is closed; name a file of items instead of `-`")
-        try:
-            with nullcontext(sys.stdin.buffer) if is_stdin else path.open("rb") as file:
-                lines = decoded_lines(file, title)
-                named = form or (None if is_stdin else _SUFFIXES.get(path.suffix.lower(), "lines"))
-                if named is None:
-                    before = []
-                    for line in lines:
-                        before.append(line)
-                        if line.strip():
-                            break
-                    named = "jsonl" if before and is_json_object(before[-1]) else "lines"
-                    lines = chain(before, lines)
-                yield from _READERS[named](lines, title)
-        except (OSError, ValueError) as error:
-            raise unreadable(error) from None
+        with readable(), nullcontext(sys.stdin.buffer) if is_stdin else path.open("rb") as file:
+            lines = decoded_lines(file, title)
+            named = form or (None if is_stdin else _SUFFIXES.get(path.suffix.lower(), "lines"))
+            if named is None:
+                before = []
+                for line in lines:
+                    before.append(line)
+                    if line.strip():
+                        break
+                named = "jsonl" if before and is_json_object(before[-1]) else "lines"
+                lines = chain(before, lines)
+            yield from _READERS[named](lines, title)
 
-    try:
+    with readable():
         if not is_stdin and path.is_dir():
             raise UsageError(
                 f"{items} is a folder; name a file of items, or use `--files` with a glob such as 'docs/**/*.md'"
             )
         if not is_stdin:
             path.stat()
-    except (OSError, ValueError) as error:
-        raise unreadable(error) from None
     return Source(STDIN if is_stdin else os.path.realpath(path), title, read, not is_stdin and path.is_file())
 
 
@@ -245,11 +240,8 @@ def files_source(pattern: str, root: Path, paths: Sequence[str] = ()) -> Source:
     def read() -> Iterator[InputRecord]:
         for relative in found:
             path = PurePosixPath(escape_path(relative))
-            try:
-                with sandbox.open(relative) as file:
-                    digest = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
-            except OSError as error:
-                raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
+            with errors_as(UsageError, f"{path} cannot be read", OSError), sandbox.open(relative) as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
             yield InputRecord({"path": str(path), "name": path.name, "stem": path.stem}, str(path), digest)
 
     return Source(f"{sandbox.root}: {pattern}", pattern, read, is_repeatable=True)

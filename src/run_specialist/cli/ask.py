@@ -18,7 +18,7 @@ import typer
 
 from run_specialist.cli import console, flags
 from run_specialist.cli.help import GroupedCommand, VersionFlag, everyday, grouped
-from run_specialist.errors import SpecialistNotFound, with_flags
+from run_specialist.errors import SpecialistNotFound, UsageError, errors_as, with_flags
 from run_specialist.record.outcome import NO_MODEL
 from run_specialist.store.location import shown
 from run_specialist.views.page import cut
@@ -118,10 +118,8 @@ def unread_input() -> bool:
 
 
 def _read() -> str:
-    try:
+    with errors_as(UsageError, "standard input cannot be read", OSError):
         data = sys.stdin.buffer.read(LARGEST + 1)
-    except OSError as error:
-        console.fail(f"standard input cannot be read: {error.strerror or error}")
     if len(data) > LARGEST:
         console.fail(f"standard input is longer than {LARGEST // 1024**2} MiB; ask about a file of the project instead")
     return data.decode("utf-8", "replace")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NoReturn, TextIO, cast
 
 import typer
 
-from run_specialist.errors import ProviderError, RunSpecialistError, with_flags
+from run_specialist.errors import ProviderError, RunSpecialistError, errors_as, on_error, with_flags
 
 if TYPE_CHECKING:
     from run_specialist.specialist.problems import Problem
@@ -312,12 +312,10 @@ def try_writing(path: Path) -> None:
     if target.exists() and not os.access(target, os.W_OK):
         raise OSError("the file is read-only")
     if not _is_special(target):
-        try:
-            # Leaves no file behind, and also detects file systems that are full or read-only.
-            with tempfile.TemporaryFile(dir=target.parent) as probe:
-                probe.write(b"\0")
-        except OSError as error:
-            raise OSError(f"cannot write to {target.parent}: {error.strerror or error}") from None
+        # Leaves no file behind, and also detects file systems that are full or read-only.
+        refused = errors_as(OSError, f"cannot write to {target.parent}", OSError)
+        with refused, tempfile.TemporaryFile(dir=target.parent) as probe:
+            probe.write(b"\0")
 
 
 def write_file(path: Path, content: bytes, *, mode: int | None = None, overwrite: bool = True) -> None:
@@ -343,14 +341,11 @@ def write_file(path: Path, content: bytes, *, mode: int | None = None, overwrite
             os.umask(mask)
             mode = 0o666 & ~mask
         temporary = temporary_file(target.parent, content, mode)
-        try:
+        with on_error(temporary.unlink):
             if not overwrite:
                 # Reserve the name, so that a file created in the meantime is not replaced.
                 os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
             temporary.replace(target)
-        except BaseException:
-            temporary.unlink()
-            raise
     except OSError as error:
         error.filename, error.filename2 = str(path), None
         raise
@@ -372,13 +367,10 @@ def temporary_file(folder: Path, content: bytes, mode: int) -> Path:
     """
     descriptor, name = tempfile.mkstemp(prefix=".run-specialist-", dir=folder)
     path = Path(name)
-    try:
+    with on_error(path.unlink):
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
         path.chmod(mode)
-    except BaseException:
-        path.unlink()
-        raise
     return path
 
 

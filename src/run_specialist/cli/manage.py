@@ -20,7 +20,7 @@ from run_specialist.budget import counted
 from run_specialist.cli import console, flags
 from run_specialist.cli.help import CommandList, GroupedCommand, VersionFlag, everyday
 from run_specialist.cli.tables import print_table
-from run_specialist.errors import UsageError
+from run_specialist.errors import UsageError, errors_as
 from run_specialist.specialist.problems import shown
 
 if TYPE_CHECKING:
@@ -264,13 +264,11 @@ def schema(
             console.print_json(whole)
             return
         content = json.dumps({**whole, "$schema": _DRAFT}, ensure_ascii=False, indent=2) + "\n"
-        try:
+        with errors_as(UsageError, f"{SCHEMA} cannot be written", OSError):
             top, relative_path = safe_files.locate(console.project_folder(root) / SCHEMA, console.project_folder(root))
             path = top / relative_path
             path.parent.mkdir(parents=True, exist_ok=True)
             console.write_file(path, content.encode())
-        except OSError as error:
-            console.fail(f"{SCHEMA} cannot be written: {error.strerror or error}")
         console.print_line(f"{SCHEMA}  written\n\nAdd these lines to .vscode/settings.json:\n")
         console.print_line(json.dumps(_SCHEMA_SETTING, indent=2)[2:-2])
 

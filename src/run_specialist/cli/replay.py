@@ -12,6 +12,7 @@ from run_specialist.budget import counted
 from run_specialist.cli import console
 from run_specialist.cli.flags import Dir, Json, Overwrite, StoreUrl, TrustFlag
 from run_specialist.cli.runs import AllProjects, complete_runs, open_store, project_filter
+from run_specialist.errors import UsageError, errors_as
 
 if TYPE_CHECKING:
     from run_specialist.replay.replay import ReplayResult
@@ -80,10 +81,8 @@ def replay(
             recorded = files.parsed(text, recorded.source)
         done = asyncio.run(with_bounded_cleanup(replay_run(recorded, root, dir=dir_, file=file, trust=trust)))
         if save is not None and done.difference is None:
-            try:
+            with errors_as(UsageError, f"--save: {save} cannot be written", OSError):
                 console.write_file(save, text.encode())
-            except OSError as error:
-                console.fail(f"--save: {save} cannot be written: {error.strerror or error}")
     if json_:
         console.print_json(done.as_json())
     else:

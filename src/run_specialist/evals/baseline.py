@@ -11,7 +11,7 @@ from subprocess import CompletedProcess
 
 from pydantic import TypeAdapter, ValidationError
 
-from run_specialist.errors import RunNotFound, StoreMissing, UsageError
+from run_specialist.errors import RunNotFound, StoreMissing, UsageError, errors_as
 from run_specialist.evals.plan import AS_IT_IS, CaseRun, EvalResult, Variant
 from run_specialist.safety.git import GitMissing, ask_git
 from run_specialist.specialist.checks import take_values
@@ -51,10 +51,8 @@ class Baseline:
 
 def read_result(path: Path) -> EvalResult:
     """Return the result in a file that `--json` wrote; raises UsageError with the place of the problem."""
-    try:
+    with errors_as(UsageError, str(path), ValueError):
         data = read_file(path, None, LARGEST_RESULT)
-    except ValueError as error:
-        raise UsageError(f"{path}: {error}") from None
     try:
         return TypeAdapter(EvalResult).validate_json(data)
     except ValidationError as error:
@@ -94,10 +92,8 @@ def find_baseline(text: str, specialist: Path, store: str | None, keep: Path | N
     kind, colon, name = text.partition(":")
     if not colon or kind not in {"git", "eval", "file"}:
         kind, name = "", text
-    try:
+    with errors_as(UsageError, f"{shown(str(specialist), None)}:1:1: baseline {shown(text) or repr(text)}", UsageError):
         return _found(kind, name, specialist, store, keep)
-    except UsageError as error:
-        raise UsageError(f"{shown(str(specialist), None)}:1:1: baseline {shown(text) or repr(text)}: {error}") from None
 
 
 def _found(kind: str, name: str, specialist: Path, store: str | None, keep: Path | None) -> Baseline:
@@ -186,7 +182,7 @@ def _schema(content: bytes, path: str) -> str | None:
 def _copied(contents: Mapping[str, bytes], keep: Path) -> Path:
     """Write files by path into a folder, which is the same for the same content, so that its runs can be resumed."""
     folder = keep / hashlib.sha256(repr([*contents.items()]).encode()).hexdigest()[:16]
-    try:
+    with errors_as(UsageError, f"the copy {folder} cannot be written", OSError):
         # The paths in the file must not lead out of the copy, as they must not lead out of a project.
         for name, content in {".git": b"", **contents}.items():
             path = folder / name
@@ -196,6 +192,4 @@ def _copied(contents: Mapping[str, bytes], keep: Path) -> Path:
             temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
             temporary.write_bytes(content)
             temporary.replace(path)
-    except OSError as error:
-        raise UsageError(f"the copy {folder} cannot be written: {error.strerror or error}") from None
     return folder

@@ -17,6 +17,7 @@ from pydantic_evals import evaluators
 from pydantic_evals.evaluators import EvaluationReason, Evaluator, EvaluatorContext, EvaluatorSpec
 
 from run_specialist.budget import dollars
+from run_specialist.errors import errors_as
 from run_specialist.record import outcome
 from run_specialist.tools import threads
 from run_specialist.tools.ignore import compile_globs
@@ -96,10 +97,10 @@ def _texts(given: str | list[str]) -> str | list[str]:
 
 
 def _pattern(given: str) -> str:
-    try:
+    with errors_as(
+        ValueError, f"{short(given)!r} is not a regular expression", re.error, RecursionError, OverflowError
+    ):
         re.compile(given)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise ValueError(f"{short(given)!r} is not a regular expression: {error}") from None
     return given
 
 

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from run_specialist.api.run_maker import RunRequest
 from run_specialist.api.runner import Runner
-from run_specialist.errors import UsageError
+from run_specialist.errors import UsageError, errors_as
 from run_specialist.evals.cases import EvalCase
 from run_specialist.record.outcome import Status
 from run_specialist.spawning.spawner import answer_schema
@@ -162,11 +162,9 @@ def varied(given: Sequence[str]) -> dict[str, list[Any]]:
         if key in found or len(set(texts)) < len(texts):
             raise UsageError(f"--vary: {key} must be given once, with each of its values once")
         found[key] = [_value(text) for text in texts]
-        try:
+        with errors_as(UsageError, "--vary", UsageError):
             for value in found[key]:
                 checked({key: value})
-        except UsageError as error:
-            raise UsageError(f"--vary: {error}") from None
     return found
 
 

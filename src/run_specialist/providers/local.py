@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
-from run_specialist.errors import UsageError
+from run_specialist.errors import UsageError, errors_as
 from run_specialist.installation import adding
 from run_specialist.providers.errors import number_set, tidy
 from run_specialist.providers.local_servers import PROPS, WEIGHTS, WEIGHTS_ENDPOINT, ask_all, of_llamacpp, with_context
@@ -228,7 +228,7 @@ def _config(model: str, path: Path) -> dict[str, Any]:
 
     Raises UsageError if it is missing or not a GGUF file, or if the variable with the context is invalid.
     """
-    try:
+    with errors_as(UsageError, f"`model={model}`: {path} cannot be read", OSError, ValueError):
         if path.is_dir():
             raise UsageError(f"`model={model}`: {path} is a folder; name the GGUF file in it")
         if not path.is_file():
@@ -236,9 +236,6 @@ def _config(model: str, path: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             if file.read(4) != b"GGUF":
                 raise UsageError(f"`model={model}`: it is not a GGUF file; name a file with the ending .gguf")
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise UsageError(f"`model={model}`: {path} cannot be read: {reason}") from None
     return {
         "path": str(path),
         "name": path.name,

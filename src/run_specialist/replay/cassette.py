@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from run_specialist.budget import Kind, Phase, Rung
-from run_specialist.errors import ProviderErrorKind, UsageError
+from run_specialist.errors import ProviderErrorKind, UsageError, errors_as
 from run_specialist.providers.base import Choice
 from run_specialist.providers.local_servers import prefix_of
 from run_specialist.record.messages import Message, Reply, sendable
@@ -213,10 +213,8 @@ class Cassette(BaseModel):
 
 def read_cassette(path: Path) -> Cassette:
     """Read a cassette file; raises UsageError with the place and the reason."""
-    try:
+    with errors_as(UsageError, str(path), OSError):
         return parsed(path.read_bytes(), str(path))
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from None
 
 
 def parsed(content: bytes | str, source: str) -> Cassette:

@@ -13,7 +13,7 @@ from typing import Any
 
 from run_specialist import prompts
 from run_specialist.budget import PRESETS, Budget, Kind
-from run_specialist.errors import ToolError, UsageError
+from run_specialist.errors import ToolError, UsageError, errors_as
 from run_specialist.loop.job import Augmenter, Job
 from run_specialist.loop.summarizer import SUMMARY_LIMIT, Summarizer
 from run_specialist.loop.tool_calls import countdown, warning
@@ -205,12 +205,10 @@ def answer_schema(file: SpecialistFile, settings: Specialist) -> AnswerSchema | 
     """
     if settings.output_schema is None:
         return None
-    try:
+    with errors_as(UsageError, _place_of(file, "output_schema"), ValueError):
         # A path from the program may lead anywhere; one from a project's file must stay in the project.
         by_file = file.specialist is not None and settings.output_schema == file.specialist.output_schema
         return AnswerSchema.load(settings.output_schema, file.path.parent, file.project if by_file else None)
-    except ValueError as error:
-        raise UsageError(f"{_place_of(file, 'output_schema')}: {error}") from None
 
 
 def _place_of(file: SpecialistFile, key: str) -> str:

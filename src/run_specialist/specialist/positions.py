@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from run_specialist.errors import UsageError
+from run_specialist.errors import UsageError, errors_as
 from run_specialist.safety import safe_files
 from run_specialist.specialist.problems import Position, shown
 
@@ -66,10 +66,8 @@ def read(path: Path, project: Path | None = None) -> PlacedValue:
     project: as for `read_file`.
     """
     name = shown(str(path), None)
-    try:
+    with errors_as(UsageError, name, ValueError):
         text = read_file(path, project, LARGEST).decode("utf-8-sig")
-    except ValueError as error:
-        raise UsageError(f"{name}: {error}") from None
     if path.suffix == ".json":
         text = _SURROGATES.sub(lambda found: found[1] + json.loads(f'"{found[2]}"'), text)
     left = MOST_CASE_VALUES

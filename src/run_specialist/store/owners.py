@@ -9,7 +9,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from run_specialist.errors import StoreUnusable
+from run_specialist.errors import StoreUnusable, errors_as
 from run_specialist.store.base import Owner, digest, process_description
 from run_specialist.store.location import ELSEWHERE, file_of
 
@@ -38,11 +38,9 @@ class _FileOwner(Owner):
         folder = _folder(store)
         self._file = _file(store, self.token)
         self._descriptor: int | None = None
-        try:
+        with errors_as(StoreUnusable, f"cannot create a lock file in {folder}", OSError, advice=ELSEWHERE):
             folder.mkdir(mode=0o700, exist_ok=True)
             self._descriptor = make_locked(self._file, process_description())
-        except OSError as error:
-            raise StoreUnusable(f"cannot create a lock file in {folder}: {error.strerror}; {ELSEWHERE}") from error
         for file in folder.glob("*.lock"):
             # Check the size first: a file that is empty and not locked is being created.
             with suppress(OSError):

@@ -10,7 +10,7 @@ from pathlib import Path
 from stat import S_IMODE, S_ISDIR, S_ISREG
 from typing import TYPE_CHECKING, Any
 
-from run_specialist.errors import StoreMissing, StoreUnusable, on_error
+from run_specialist.errors import StoreMissing, StoreUnusable, errors_as, on_error
 from run_specialist.store.base import Session, StoreFailure, StoreOutage
 from run_specialist.store.location import APPLICATION_ID, ELSEWHERE, FOLDER, VERSION, file_of, newer_version_error
 from run_specialist.store.rows import Row
@@ -269,10 +269,8 @@ def _version(path: Path, raw: sqlite3.Connection) -> int:
 def _readable_errors(path: Path) -> Iterator[None]:
     """Convert errors of the operating system and of SQLite to StoreUnusable with a one-line message."""
     try:
-        yield
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise StoreUnusable(f"{path} cannot be opened: {reason}; {ELSEWHERE}") from error
+        with errors_as(StoreUnusable, f"{path} cannot be opened", OSError, ValueError, advice=ELSEWHERE):
+            yield
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorname", "")
         known = next((reason for name, reason in _REASONS.items() if code.startswith(name)), None)

@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
 
-from run_specialist.errors import ToolError, UsageError
+from run_specialist.errors import ToolError, UsageError, errors_as
 from run_specialist.safety.credentials import lines_without_keys
 from run_specialist.safety.redact import redact
 from run_specialist.safety.safe_files import folder, place, way
@@ -340,15 +340,13 @@ Lines = Iterator[tuple[str, int]]
 @contextmanager
 def _opened(sandbox: Sandbox, relative: str, content: bytes | None = None) -> Iterator[tuple[BinaryIO, str]]:
     """Open a text file, and return it with its encoding; as `text_lines`."""
-    try:
-        with sandbox.open(relative) if content is None else io.BytesIO(content) as file:
-            encoding = encoding_of(file.read(DETECTION_SIZE) or b"")
-            if encoding is None:
-                raise ToolError(f"{escape_path(relative)} is a binary file; only text can be read")
-            file.seek(0)
-            yield file, encoding
-    except OSError as error:
-        raise ToolError(f"{escape_path(relative)} cannot be read: {error.strerror or error}") from error
+    readable = errors_as(ToolError, f"{escape_path(relative)} cannot be read", OSError)
+    with readable, sandbox.open(relative) if content is None else io.BytesIO(content) as file:
+        encoding = encoding_of(file.read(DETECTION_SIZE) or b"")
+        if encoding is None:
+            raise ToolError(f"{escape_path(relative)} is a binary file; only text can be read")
+        file.seek(0)
+        yield file, encoding
 
 
 @contextmanager
