@@ -179,31 +179,31 @@ def source(store, api, write, call):
 @pytest.mark.exhaustive
 def test_f_4_f_6_every_command_shows_where_a_fork_is_from_and_another_model_is_priced(source, tmp_path):
     """Also in the transcript, where the copied turns end; size and price precede the outcome, but not with --quiet."""
-    source = source(OWLS, answers("more"))
-    outcome = json.loads(manage("resume", source, "--at", "2", "--landing", "order", "--json").stdout)
+    run_id = source(OWLS, answers("more"))
+    outcome = json.loads(manage("resume", run_id, "--at", "2", "--landing", "order", "--json").stdout)
     fork = outcome["run_id"]
     newest, first = json.loads(manage("runs", "--json").stdout)["runs"]
-    assert (newest["run_id"], newest["forked_from"], newest["forked_at"]) == (fork, source, 2)
+    assert (newest["run_id"], newest["forked_from"], newest["forked_at"]) == (fork, run_id, 2)
     assert (first["forked_from"], first["forked_at"]) == (None, None)
-    assert f"(fork of {source} at turn 2)" in manage("runs").stdout
+    assert f"(fork of {run_id} at turn 2)" in manage("runs").stdout
     lines = manage("transcript", fork).stdout.splitlines()
-    assert lines[1] == f"forked from {source} after 2 turns"
+    assert lines[1] == f"forked from {run_id} after 2 turns"
     end = lines.index("the copied turns end here")
     assert [line.split("  ")[0] for line in lines[:end] if line.startswith("call")] == ["call 1", "call 2"]
     assert [line.split("  ")[0] for line in lines[end:] if line.startswith("call")] == ["call 3", "call 4"]
     printed = json.loads(manage("transcript", fork, "--json").stdout)
     assert printed["messages"][printed["copied_messages"]]["kind"] == "tool_call"
     page = tmp_path / "page.html"
-    assert manage("report", source, "--out", str(page)).exit_code == 0
+    assert manage("report", run_id, "--out", str(page)).exit_code == 0
     assert "They part after turn 2" in page.read_text()
-    source = source(OWLS, *map(answers, ("more", "last")))
-    forked = manage("resume", source, "--at", "2", "--model", "sonnet")
+    run_id = source(OWLS, *map(answers, ("more", "last")))
+    forked = manage("resume", run_id, "--at", "2", "--model", "sonnet")
     assert (forked.exit_code, forked.stdout) == (0, "more\n")
     first, counts, *_ = forked.stderr.splitlines()
-    assert f" claude-sonnet-5-5 has no prompt cache of {source}: it reads about " in first
+    assert f" claude-sonnet-5-5 has no prompt cache of {run_id}: it reads about " in first
     assert " tokens anew, price about $0.0" in first
-    assert f"warning: the first 2 turns of {source} are copied: 2 tool calls and 2 turns count" in counts
-    assert manage("resume", source, "--at", "0", "--model", "sonnet", "-q").stderr == ""
+    assert f"warning: the first 2 turns of {run_id} are copied: 2 tool calls and 2 turns count" in counts
+    assert manage("resume", run_id, "--at", "0", "--model", "sonnet", "-q").stderr == ""
 
 
 @pytest.fixture
