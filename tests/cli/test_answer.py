@@ -64,7 +64,7 @@ def asked(api, write, notes):
     return ask
 
 
-@pytest.mark.exhaustive(one_in=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("columns", [40, 200])
 def test_the_answer_is_rendered_and_wrapped(asked, columns):
     """The screen shows the answer once, the evidence with its marks (not warned of again), the gaps, and the notes."""

@@ -79,6 +79,7 @@ def test_p_5_a_folder_that_a_command_removed_comes_back(ask, shop):
     assert result.stderr.strip().endswith(": 1 file removed; this cannot be undone")
 
 
+@pytest.mark.exhaustive
 def test_p_5_every_kind_of_change_is_listed_and_taken_back(ask, shop):
     """Created, changed and removed files, modes, links, FIFOs, binary content, and names that are no UTF-8."""
     before = files_of(shop)
@@ -117,6 +118,7 @@ def test_p_5_every_kind_of_change_is_listed_and_taken_back(ask, shop):
     assert not (shop / "x").exists()
 
 
+@pytest.mark.exhaustive
 def test_p_5_edits_and_commands_are_one_list(store, api, call, shop):
     """A file that `write` created and a command removed is no change, and undo takes back a chain of both."""
     api(
@@ -211,6 +213,7 @@ def test_p_5_a_resumed_run_knows_what_its_killed_command_did(shop, store, api, p
     assert [(shop / f"shop/{name}.py").read_text() for name in "abe"] == ["a.py\n", "b.py\n", "mine\n"]
 
 
+@pytest.mark.exhaustive
 def test_p_5_changes_of_a_child_run_are_those_of_its_parent(store, api, call, shop, write):
     """The parent's outcome has them, and undoing the parent takes them back, also where a file alone is `writable`."""
     write("boss", "model: haiku", "agents: [fixer]", "tools: [delegate]")

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from tests.cli.specialists_command import call as manage
 from tests.screen import run_on_terminal, screen
 from tests.wire.simulator.replies import answers, calls
@@ -44,6 +46,7 @@ def test_a_chat_without_a_store_says_that_follow_ups_need_one(api, write, call):
     assert len(simulator.requests[1].messages) == 1
 
 
+@pytest.mark.exhaustive
 def test_a_line_typed_in_the_live_view_is_added_to_the_run(store, api, write):
     """On a terminal, a line that is typed while the first call runs goes beside its result, and is shown."""
     write("finder", "tools: grep")

@@ -99,7 +99,7 @@ def test_stopping_an_mcp_server_ends_its_searches(api, write, program, fire, how
     fire.wait_for_end()
 
 
-@pytest.mark.exhaustive(one_in=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("how", ["abort", "cancel"])
 def test_a_run_cancelled_by_its_program_ends_its_search(api, write, fire, monkeypatch, how):
     """The end of the call kills the search, not the end of the program, which keeps running."""

@@ -163,6 +163,7 @@ def asked(*answers: str, name: str = "asked") -> subprocess.CompletedProcess[str
     return done
 
 
+@pytest.mark.exhaustive
 def test_new_asks_on_a_terminal_and_again_after_a_wrong_answer(project: Path) -> None:
     """A wrong name is refused before any question; each wrong answer has its line; Enter accepts the default."""
     refused, taken = asked(name="My Finder"), asked(name="finder")
@@ -341,7 +342,7 @@ def test_the_model_has_its_source_and_price(write, monkeypatch):
     assert rows("finder")["model"] == ["my-own-model (line 4), price unknown"]
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("lines", "reason", "offered"),
     [
@@ -399,6 +400,7 @@ def test_past_runs_of_this_file_are_summed_up(write, ask, store, notes):
     assert effective("finder")["past_runs"]["runs"] == 0
 
 
+@pytest.mark.exhaustive
 def test_a_store_is_neither_made_nor_required(write, store):
     """A missing store is not created; a damaged one, or one that is not a store, does not break the command."""
     write("finder")

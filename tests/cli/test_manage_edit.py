@@ -101,6 +101,7 @@ def test_a_packaged_specialist_is_copied_on_request(project: Path) -> None:
     assert "not changed; if the editor is still open, use a command that waits" in done.stderr
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("answer", "copied"), [("\n", True), ("n\n", False)])
 def test_the_copy_is_offered_on_a_terminal(project: Path, answer: str, copied: bool) -> None:
     """On a terminal a question offers the copy, with yes as its default."""

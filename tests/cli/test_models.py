@@ -205,6 +205,7 @@ def test_a_named_offline_is_refused_with_its_place(write, refused, monkeypatch):
         assert refused("--require-model") == f"finder: a model is required, but SPECIALIST_MODEL is offline; {ANOTHER}"
 
 
+@pytest.mark.exhaustive
 def test_resume_refuses_too(write, call, store):
     """`resume --require-model` refuses a run that would go on offline, and leaves it as it was."""
     write("finder", "tool_calls_limit: 1")

@@ -153,6 +153,7 @@ def test_a_wrong_place_is_refused_before_the_run(put, notes, path, told, monkeyp
     assert ((notes / "old.md").read_text(), (notes / "new.md").exists()) == ("old", False)
 
 
+@pytest.mark.exhaustive
 def test_a_run_without_an_answer_leaves_the_file_unchanged(write, call, api, notes, store):
     """If nothing was gathered, an older answer is kept; that of a resumed run, asked in words, replaces it."""
     write("finder", "tool_calls_limit: 1")

@@ -263,7 +263,7 @@ def test_s3_6_sigterm_prints_the_answer_that_was_under_way(api, write, program):
     assert process.returncode == 0
 
 
-@pytest.mark.exhaustive(one_in=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_cuts_the_turn(store, api, write, program, second):
     """After the first signal the terminal says what happens; the second one does not wait for the reply."""

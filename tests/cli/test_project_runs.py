@@ -27,6 +27,7 @@ def questions(*arguments):
     return [run["question"] for run in json.loads(manage("runs", "--json", *arguments).stdout)["runs"]]
 
 
+@pytest.mark.exhaustive
 def test_a_run_below_the_root_belongs_to_the_project(other, notes, monkeypatch):
     """A run with `--root notes` is one of the project, which lists its own; `resume last --root` means its last one."""
     assert questions() == ["What do owls eat?"]
@@ -58,6 +59,7 @@ def test_resuming_the_last_run_of_the_project(other):
     assert (everywhere["runs"], everywhere["changed_limits"]) == (1, {status: 1})
 
 
+@pytest.mark.exhaustive
 def test_an_edited_file_is_another_version(other, write):
     """After an edit earlier runs do not count, unless `--all-versions` is given; both are shown."""
     write("finder", "tool_calls_limit: 2", "tools: grep")

@@ -14,7 +14,7 @@ from tests.wire.local_api import MODELS, VARIABLES, listed
 KINDS = pytest.mark.parametrize("kind", MODELS)
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive(one_in=4)
 @KINDS
 def test_a_model_of_a_local_server_answers(local, write, call, monkeypatch, kind):
     """The request has the name that the server knows, no key is needed, no proxy is used; `model:` and variable do."""
@@ -63,7 +63,7 @@ def test_an_unknown_name_is_a_usage_error_before_the_run(local, write, call, mod
     assert line.endswith(("has qwen3:8b", "has Qwen/Qwen3-8B"))
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive
 @KINDS
 def test_where_nothing_listens_the_line_says_how_to_start_it(write, call, monkeypatch, kind):
     """A refused connection is a usage error that names the address, the command and the variable."""
@@ -109,6 +109,7 @@ def test_a_key_goes_to_its_server_and_no_question_away_by_a_redirect(local, writ
     assert f"redirects to {other.base_url.removesuffix('/v1')} (HTTP 307)" in result.stderr
 
 
+@pytest.mark.exhaustive
 def test_a_local_model_has_no_price_whatever_its_name(local, write, call):
     """A model with the name of one that is sold costs nothing that could be known; a cost limit is refused."""
     write("finder")

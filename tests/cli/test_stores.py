@@ -131,7 +131,7 @@ FILES = {
 }
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", FILES)
 def test_the_tools_and_the_model_are_those_of_the_first_request(api, write, call, notes, monkeypatch, name):
     """The request that the API receives has the tools, the model, and the event `started` the limits of the block."""

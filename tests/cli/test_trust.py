@@ -92,6 +92,7 @@ def test_trust_says_what_it_allows(app, call, write, project_file):
     assert "pyproject.toml:2: model: --trust allows it to send the questions and the tool results to a server" in told
 
 
+@pytest.mark.exhaustive
 def test_show_reports_trust_without_importing(app, ask, write):
     """`show` has a line on trust if the file needs it, and `trusted` in JSON; it imports nothing, and names a gap."""
     write("plain")
@@ -157,7 +158,7 @@ def test_nothing_is_sent_to_a_local_url_without_trust(app_reach, ask, write, mon
         assert values_with_secret(KEY, out, err) == []
 
 
-@pytest.mark.exhaustive(one_in=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("changed", ["PKG/helper.py", "PKG/server.py"])
 def test_a_changed_import_or_script_requires_trust_again(app_reach, ask, write, changed):
     """A change to a module that a trusted one imports, or to the script of a trusted command, is refused."""

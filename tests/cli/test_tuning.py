@@ -135,6 +135,7 @@ def test_a_specialist_without_runs_is_one_line(store, write, notes):
     assert f"{notes / 'runs.db'} has no ended run of finder in {notes}; use --all-projects" in result.stderr
 
 
+@pytest.mark.exhaustive
 def test_bars_fit_the_width(store, write):
     """Bars fill the terminal's width, both kinds with one scale; a single run among many is still counted."""
     write("finder")

@@ -60,6 +60,7 @@ def test_changes_are_taken_back_and_others_are_named(changed, undo, notes):
     assert not bats.parent.exists()
 
 
+@pytest.mark.exhaustive
 def test_what_cannot_be_undone_says_why(changed, undo, notes, monkeypatch, tmp_path, write, call):
     """No change, another project, a deleted folder, an unknown run, and a run that was not stored."""
     write("finder")

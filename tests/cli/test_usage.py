@@ -220,6 +220,7 @@ def test_every_setting_flag_reaches_the_run(job_of):
     assert {field.name for field in fields(SettingOptions)} == tested
 
 
+@pytest.mark.exhaustive
 def test_s3_4_the_preset_flag_overrides_the_file_and_flags_the_preset(job_of):
     """`finalize` sets its landing, one tool at a time and no notice; other settings of the file remain."""
     lines = ("landing: order", "parallel_tools_limit: 3", "tool_calls_limit: 9", "budget_notice: true")
@@ -470,7 +471,7 @@ def test_the_question_is_words_or_standard_input(asked, write, call, monkeypatch
         assert (ended.value.exit_code, told in capsys.readouterr().err) == (2, True)
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("give", ["pipe", "file", "socket"])
 def test_text_that_was_not_read_is_mentioned_once(write, program, tmp_path, give):
     """A question without `-` does not read the pipe, the file or the socket, and says so, but not with --quiet."""
@@ -506,6 +507,7 @@ def test_an_open_pipe_is_waited_for_only_without_a_question(write, program):
     assert (process.returncode, "mice" in out) == (0, True)
 
 
+@pytest.mark.exhaustive
 def test_a_terminal_without_a_question_gets_one_line(write, notes):
     """On a terminal nothing is read: one line says how to ask."""
     write("finder")

@@ -38,7 +38,7 @@ def project(tmp_path, monkeypatch):
         yield made
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("place", range(len(EXAMPLES)))
 def test_every_example_runs(project, capsys, place):
     """Every example runs offline and unchanged, and prints something."""

@@ -141,6 +141,7 @@ async def test_the_kinds_of_a_transcript_are_documented(tmp_path):
     assert [key for key in printed if f"`{key}`" not in JSON.split("## specialists transcript")[1]] == []
 
 
+@pytest.mark.exhaustive
 def test_the_store_is_where_and_what_the_page_says(project):
     """Path and permissions are as documented, every table has its row, texts are bytes, and the query runs."""
     told = {row[0]: row[1] for row in table(STORED, "## Location")}

@@ -83,7 +83,7 @@ def test_rows_are_printed_in_a_pipe_with_children_below_their_parent(store):
         assert (process.wait(), process.stderr.read()) == (130, "")
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("columns", [40, 200])
 def test_rows_fit_a_terminal(store, columns):
     """On a terminal the rows fit its width; Ctrl-C ends it with code 130 and no message."""
@@ -152,7 +152,7 @@ def test_a_long_transcript_is_paged(long, recorder, tmp_path):
     assert ("\x1b[2J" in paged, "\x07" in paged, "\u202e" in paged) == (False, False, False)
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("columns", [40, 200])
 def test_the_transcript_is_wrapped_and_its_answer_rendered(long, columns):
     """Messages are indented below their labels and broken at spaces; the answer is rendered with quotes and gaps."""

@@ -80,6 +80,7 @@ def test_the_table_shows_twenty_runs_by_default(store):
     assert len(listed()) == 22
 
 
+@pytest.mark.exhaustive
 def test_a_missing_store_lists_no_runs(store):
     """A missing store is reported on stderr and not created; a run in it is not found."""
     result = call("runs", "--json")
@@ -140,7 +141,7 @@ def test_an_impossible_request_is_refused_with_one_line(three, arguments, told):
     assert (len(listed()), list(Path().iterdir())) == (3, [])
 
 
-@pytest.mark.exhaustive(one_in=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("columns", [40, 120, 200])
 def test_a_listing_fits_the_terminal_width(three, columns):
     """A narrow terminal shows some columns and the question below each run."""
@@ -327,6 +328,7 @@ def test_a_listing_is_that_of_the_project(two, monkeypatch):
     assert (refused.exit_code, "--root: nowhere is not a folder" in refused.stderr) == (2, True)
 
 
+@pytest.mark.exhaustive
 def test_an_empty_listing_is_one_line_that_counts_other_projects(two, tmp_path, monkeypatch):
     """Without runs here, one line says how many other projects have; so does the error for `last`."""
     empty = tmp_path / "empty"
@@ -355,6 +357,7 @@ def test_a_deletion_is_limited_to_the_project(two):
     assert listed("--all-projects") == []
 
 
+@pytest.mark.exhaustive
 def test_children_follow_their_parent_under_a_limit(two):
     """`--limit` counts only runs without a listed parent; the children of each follow it."""
     keep(older=run_of("older", NOON - 1), grandchild=run_of("grandchild", NOON + 5, parent_id="child"))

@@ -354,7 +354,7 @@ def test_after_a_kill_the_same_call_pays_only_for_what_is_missing(api, items, co
     assert items_of(simulator.requests[before:]) == ["mice", "mice", "newts"]
 
 
-@pytest.mark.exhaustive(one_in=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("width", [40, 200])
 def test_on_a_terminal_the_progress_disappears_and_the_summary_stays(api, items, finder, width):
     """The live view is erased; without a file the beginning of each answer is shown; each line fits."""
@@ -370,7 +370,7 @@ def test_on_a_terminal_the_progress_disappears_and_the_summary_stays(api, items,
     assert max(map(len, lines)) <= width
 
 
-@pytest.mark.exhaustive(one_in=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("typed", "code", "asked"), [("n", 0, 0), ("y", 0, 1)])
 def test_on_a_terminal_a_dear_batch_is_asked_about(api, items, map_, typed, code, asked):
     """`n` sends nothing; `y` continues."""
