@@ -200,7 +200,7 @@ def test_passages_keep_every_line_and_its_number(text):
     assert all(lines[number - 1] == line for number, line in held.items())
 
 
-NOTES = 120
+NOTES = 180
 
 
 @pytest.fixture
