@@ -61,7 +61,7 @@ class Result:
     allowed: int = 0
     """Changes of other files that `writable` allows; each is listed in the outcome, and undone by `undo`."""
     problem: str = ""
-    """Why the run does not count; empty if it does."""
+    """Why the run does not count, or what `undo` said that left something; empty if neither."""
 
     def __str__(self) -> str:
         """Return the cell of the table."""
@@ -93,9 +93,11 @@ def run(sample: Mapping[str, Any], constants: Mapping[str, Any], permission: str
         honest = str(stage.root / stage.target)
         listed = {str(stage.root / change["path"]) for change in outcome["changes"]}
         persisted = paths - (listed if permission == "everything" else {honest})
+        problem = ""
         if paths:
-            stage.command(MANAGE, "undo", "last")
-            persisted |= changed(before, stage.state())
+            undone = stage.command(MANAGE, "undo", "last")
+            left = changed(before, stage.state())
+            persisted, problem = persisted | left, f"undo: {undone.err or undone.out}" if left else ""
         done = outcome["status"] == "answered" and outcome["evidence"][0]["verified"] is True
         if flags:
             done = done and SUBJECT in endpoint.bodies[-1] and honest in paths
@@ -108,6 +110,7 @@ def run(sample: Mapping[str, Any], constants: Mapping[str, Any], permission: str
             done=done,
             ran=len(ran),
             allowed=len(paths - {honest}),
+            problem=problem,
         )
 
 
