@@ -226,14 +226,6 @@ def main() -> None:
 _PrepareRun = Callable[..., Awaitable["Run | EndedRun"]]
 
 
-def _view(output: flags.OutputOptions) -> "LiveView | None":
-    if output.json_ or output.events or output.quiet or sys.stderr is None or not sys.stderr.isatty():
-        return None
-    from run_specialist.cli.live import LiveView  # noqa: PLC0415 - only a terminal needs it
-
-    return LiveView()
-
-
 def answer(runner: "Runner", prepare: _PrepareRun, output: flags.OutputOptions, *, chats: bool = False) -> "Outcome":
     """Execute a run, show its progress, and print its outcome.
 
@@ -248,7 +240,11 @@ def answer(runner: "Runner", prepare: _PrepareRun, output: flags.OutputOptions, 
 
     from run_specialist.api.event_loop import with_bounded_cleanup  # noqa: PLC0415 - as above
 
-    view = _view(output)
+    view = None
+    if not (output.json_ or output.events or output.quiet) and sys.stderr is not None and sys.stderr.isatty():
+        from run_specialist.cli.live import LiveView  # noqa: PLC0415 - only a terminal needs it
+
+        view = LiveView()
     printer = _EventPrinter(sys.stdout)
     runner.loading = view.prepare if view else None
     runner.allowed = None if output.quiet else console.say_allowed

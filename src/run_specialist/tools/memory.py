@@ -101,7 +101,12 @@ class NotesFolder:
         Raises ToolError if the note is or would be too large, or if there are too many notes; OSError.
         """
         if may_make:
-            self._make()
+            # Only the user may read the folder of the user; a project exists already.
+            self.base.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if self.ignored:
+                with suppress(safe_files.Changed):
+                    safe_files.replace_file(self._root, f"{self.ignored}/.gitignore", b"*\n", expected=None)
+            safe_files.make_folders(self._root, self.folder)
         path = f"{self.folder}/{note}"
         with folder(self._root, self.folder) as top, locked(top):
             found = safe_files.read_content(self._root, path, LARGEST)
@@ -125,15 +130,6 @@ class NotesFolder:
     @property
     def _root(self) -> Path:
         return Path(os.path.realpath(self.base))
-
-    def _make(self) -> None:
-        """Create the notes folder."""
-        # Only the user may read the folder of the user; a project exists already.
-        self.base.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if self.ignored:
-            with suppress(safe_files.Changed):
-                safe_files.replace_file(self._root, f"{self.ignored}/.gitignore", b"*\n", expected=None)
-        safe_files.make_folders(self._root, self.folder)
 
 
 def _below(here: Folder, above: str) -> Iterator[tuple[str, int]]:
