@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from run_specialist.api.config_files import KEYS
 from run_specialist.cli import ask, manage
-from run_specialist.specialist.fields import ALIASES, CANONICAL, Countdown, Expected, Specialist
+from run_specialist.specialist.fields import ALIASES, CANONICAL, Countdown, Expected, Specialist, descriptions
 from run_specialist.specialist.origins import rule
 
 PAGE = Path(__file__).with_name("reference.md")
@@ -123,7 +123,7 @@ def keys_of(model: type[BaseModel], names: Iterable[str]) -> str:
         if not field.is_required() and field.default not in (None, ()):
             said.append(f"default: {word(field.default)}")
         brackets = f" [{'; '.join(said)}]" if said else ""
-        lines.append((name.rstrip("_"), f"{field.description}{brackets}"))
+        lines.append((name.rstrip("_"), f"{descriptions(model)[name.rstrip('_')]}{brackets}"))
     return items(lines)
 
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
 
-HEAVY = ("anthropic", "httpx2", "pydantic", "yaml", "rich", "sqlite3", "jiter", "mcp", "uvicorn")
+HEAVY = ("anthropic", "asyncio", "httpx2", "pydantic", "yaml", "rich", "sqlite3", "jiter", "mcp", "uvicorn")
 
 
 def test_imports_follow_the_layers_without_cycles(capsys):
@@ -15,8 +15,8 @@ def test_imports_follow_the_layers_without_cycles(capsys):
 
 
 def modules_after(code: str) -> set[str]:
-    """Return the top-level modules that are loaded in a new interpreter after it has run some code."""
-    script = f"import sys\n{code}\nprint(*{{name.split('.')[0] for name in sys.modules}})"
+    """Return the modules that are loaded in a new interpreter after it has run some code."""
+    script = f"import sys\n{code}\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     return set(done.stdout.splitlines()[-1].split())
 
@@ -37,9 +37,12 @@ def test_preparing_an_offline_run_does_not_import_the_sdk():
 @pytest.mark.exhaustive
 def test_a_run_imports_no_tool_that_its_file_does_not_ask_for():
     """The sandbox of commands and the reading of pages are imported only for a file that names these tools."""
-    code = "import run_specialist.api.runner, sys; print(*(name for name in sys.modules if name in HEAVY_TOOLS))"
-    tools = ("run_specialist.tools.shell.tool", "run_specialist.tools.web")
-    done = subprocess.run(
-        [sys.executable, "-c", code.replace("HEAVY_TOOLS", repr(tools))], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == []
+    tools = {"run_specialist.tools.shell.tool", "run_specialist.tools.web"}
+    assert not modules_after("import run_specialist.api.runner") & tools
+
+
+def test_a_list_in_a_pipe_imports_no_styles_and_nothing_that_only_a_run_needs():
+    """`specialists list` imports neither rich's console nor providers, tools and events."""
+    code = "import run_specialist.cli.manage as c\ntry: c.app(['list'])\nexcept SystemExit: pass\n"
+    unneeded = "rich.console run_specialist.providers.anthropic run_specialist.tools.base run_specialist.record.events"
+    assert not modules_after(code) & {*unneeded.split()}

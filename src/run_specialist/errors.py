@@ -194,14 +194,9 @@ def on_error(undo: Callable[[], object]) -> Iterator[None]:
 
 
 # An argument in backticks, alone or with its value.
-_ARGUMENT = re.compile(r"`(root|dir|model|store|trust|force|at)(?:=([^`]*))?`")
+_ARGUMENT = r"`(root|dir|model|store|trust|force|at)(?:=([^`]*))?`"
 
 
 def with_flags(text: str) -> str:
     """Return a message with flags: `--model` for `model`, `--model haiku` for `model=haiku`, and so on."""
-    return _ARGUMENT.sub(_flag, text)
-
-
-def _flag(argument: re.Match[str]) -> str:
-    name, value = argument.groups()
-    return f"--{name}" if value in {None, "True"} else f"--{name} {value}"
+    return re.sub(_ARGUMENT, lambda one: f"--{one[1]}" if one[2] in {None, "True"} else f"--{one[1]} {one[2]}", text)

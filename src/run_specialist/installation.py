@@ -8,7 +8,6 @@ import json
 import os
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
@@ -51,10 +50,9 @@ def adding(extra: str) -> str:
             return f"add to the command, after `uv run` or `uvx`: {shlex.join(options)}"
     if not (folder / "pip").is_dir():
         return _run("uv", "pip", "install", "--python", str(environment), *packages)
-    python = environment / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     in_use = environment == Path(sys.prefix)
-    return _run(sys.executable if in_use else str(python), "-m", "pip", "install", *packages)
+    return _run(sys.executable if in_use else str(environment / "bin/python"), "-m", "pip", "install", *packages)
 
 
 def _run(*words: str) -> str:
-    return f"run: {subprocess.list2cmdline(words) if os.name == 'nt' else shlex.join(words)}"
+    return f"run: {shlex.join(words)}"

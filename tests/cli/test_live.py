@@ -9,7 +9,8 @@ from rich.console import Console
 from run_specialist.api.runner import Runner
 from run_specialist.budget import Kind, Rung
 from run_specialist.cli import live
-from run_specialist.cli.live import ANSWER_LINES, CallLines, LiveView, RunningTotal, gauge, summary
+from run_specialist.cli.live import ANSWER_LINES, CallLines, LiveView, RunningTotal, gauge
+from run_specialist.cli.tables import summary
 from run_specialist.providers.base import Delta
 from run_specialist.record.events import (
     BudgetSpent,

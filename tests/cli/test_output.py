@@ -148,7 +148,7 @@ def test_a_wrong_place_is_refused_before_the_run(put, notes, path, told, monkeyp
     def refuse(**_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(console.tempfile, "TemporaryFile", refuse)
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
     assert "Permission denied" in put("new.md")[2]
     assert ((notes / "old.md").read_text(), (notes / "new.md").exists()) == ("old", False)
 

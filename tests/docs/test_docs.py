@@ -21,7 +21,7 @@ from run_specialist.api.runner import Runner
 from run_specialist.budget import PRESETS
 from run_specialist.cli import ask, manage
 from run_specialist.cli.flags import check_key
-from run_specialist.cli.live import FLAGS
+from run_specialist.cli.tables import FLAGS
 from run_specialist.loop.observing import CONTENT, PROVIDER_VARIABLE
 from run_specialist.providers import admission
 from run_specialist.providers.choose import CREDENTIALS

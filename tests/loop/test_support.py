@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from run_specialist.cli.answer import print_rendered_answer
-from run_specialist.cli.live import summary
+from run_specialist.cli.tables import summary
 from run_specialist.loop.support import sentences, support_of
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Evidence, Outcome, Support, ToolCalls

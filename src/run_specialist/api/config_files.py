@@ -13,7 +13,6 @@ from run_specialist.providers.choose import OPENAI, choose_model
 from run_specialist.providers.errors import CHAT
 from run_specialist.providers.local_servers import WEIGHTS, prefix_of
 from run_specialist.record.outcome import OFFLINE
-from run_specialist.safety.assigned_secrets import ends_like_a_name
 from run_specialist.safety.redact import passwords
 from run_specialist.spawning.trust import Claim, Demand, Trust, local_demand
 from run_specialist.specialist.checks import split_models
@@ -86,6 +85,8 @@ def _known(name: str, scope: Scope) -> Key:
         raise ValueError(f"put the keys at the top of this file, without [{'.'.join(TABLE)}]")
     if canonical in ONLY_OPTIONS:
         raise ValueError(f"this cannot be set in a config file; use the option {option}")
+    from run_specialist.safety.assigned_secrets import ends_like_a_name  # noqa: PLC0415 - fast `specialists list`
+
     if ends_like_a_name(canonical) or canonical.endswith(_OUTSIDE):
         raise ValueError(
             "secrets and addresses of servers do not belong in a config file; set an environment variable, see "

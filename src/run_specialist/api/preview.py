@@ -12,12 +12,13 @@ from run_specialist.providers.local_servers import prefix_of
 from run_specialist.providers.models import Price, check_served, check_spelling
 from run_specialist.record.messages import Usage
 from run_specialist.spawning.extra_tools import wanted_by
-from run_specialist.spawning.prompt_texts import AddedText, missing_skill, skills_claim
+from run_specialist.spawning.prompt_texts import AddedText, skills_claim
 from run_specialist.spawning.spawner import LIMITS, DroppedTool, choose_tools, spawn
 from run_specialist.spawning.trust import RunContext, model_claims
 from run_specialist.specialist.checks import KEY
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.settings import Data, Setting, resolve
+from run_specialist.specialist.skills import missing_skill
 from run_specialist.specialist.tool_names import resolve_tools
 from run_specialist.tools.base import Tool
 

@@ -5,11 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from run_specialist.api.children import RunEnvironments
 from run_specialist.api.config_files import DEFAULT_SPECIALIST, near
-from run_specialist.batch.item import Lend
 from run_specialist.budget import Kind
 from run_specialist.errors import AtWork, NothingToRead, NotResumable, SpecialistNotFound, UsageError, errors_as
 from run_specialist.loop.job import Job
@@ -33,6 +32,9 @@ from run_specialist.store.rows import KnownRun
 from run_specialist.store.stored import StoredRun
 from run_specialist.tools.threads import in_thread
 
+if TYPE_CHECKING:  # only batches need the rest of the module
+    from run_specialist.batch.item import Lend
+
 # Called with each event of a run, in order, and with the pieces of a reply while it streams.
 _Watchers = tuple[Listener | None, Watch | None]
 
@@ -51,7 +53,7 @@ class RunRequest:
     watchers: _Watchers
     capped: tuple[str, ...] = ()
     """Warnings about limits of a project that are not used, because those of the user are stricter."""
-    lend: Lend | None = None
+    lend: "Lend | None" = None
     """Returns the share of a common cost limit that the run may spend; None = there is no such limit."""
 
 
@@ -290,7 +292,7 @@ class RunMaker:
         return Run(job, *watchers, journal=journal, on_lost=self.store.on_lost)
 
 
-async def _lent(job: Job, lend: Lend | None) -> Job:
+async def _lent(job: Job, lend: "Lend | None") -> Job:
     """Return a job that may spend only its share of a common cost limit."""
     limit, spent = job.budget[Kind.COST].limit, job.resume_state.snapshot.used.get(Kind.COST, 0.0)
     share = None if lend is None else await lend(None if limit is None else max(limit - spent, 0.0))

@@ -15,7 +15,6 @@ from run_specialist.api.event_loop import with_bounded_cleanup, with_signal_wake
 from run_specialist.api.model_choice import ModelChoice, ProviderPool
 from run_specialist.api.run_maker import RunMaker
 from run_specialist.api.run_store import RunStore
-from run_specialist.batch.item import Lend
 from run_specialist.budget import Preset, Style
 from run_specialist.errors import UsageError
 from run_specialist.loop.job import Augmenter
@@ -38,7 +37,7 @@ from run_specialist.tools.python_tools import as_tools
 if TYPE_CHECKING:
     from run_specialist.api.batch_maker import BatchMaker
     from run_specialist.batch.batch import Batch
-    from run_specialist.batch.item import Input, InputRecord
+    from run_specialist.batch.item import Input, InputRecord, Lend
 
 
 class CommonOptions(TypedDict, total=False):
@@ -369,7 +368,7 @@ class Runner:
         *,
         force: bool = False,
         retry: Sequence[str] = (),
-        lend: Lend | None = None,
+        lend: "Lend | None" = None,
         **options: Unpack[RunOptions],
     ) -> Run | EndedRun:
         """Return the run with this id: a new run if none is stored, otherwise the stored one, resumed if unfinished.

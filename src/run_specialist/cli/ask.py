@@ -19,9 +19,6 @@ import typer
 from run_specialist.cli import console, flags
 from run_specialist.cli.help import GroupedCommand, VersionFlag, everyday, grouped
 from run_specialist.errors import SpecialistNotFound, UsageError, errors_as, with_flags
-from run_specialist.record.outcome import NO_MODEL
-from run_specialist.store.location import shown
-from run_specialist.views.page import cut
 
 if TYPE_CHECKING:
     from run_specialist.api.runner import Runner
@@ -239,6 +236,7 @@ def answer(runner: "Runner", prepare: _PrepareRun, output: flags.OutputOptions, 
     import asyncio  # noqa: PLC0415 - fast `--help`
 
     from run_specialist.api.event_loop import with_bounded_cleanup  # noqa: PLC0415 - as above
+    from run_specialist.store.location import shown  # noqa: PLC0415 - as above
 
     view = None
     if not (output.json_ or output.events or output.quiet) and sys.stderr is not None and sys.stderr.isatty():
@@ -348,7 +346,7 @@ def _show(outcome: "Outcome", output: flags.OutputOptions, store: str | None, *,
     stored: whether the run is stored, so that commands can resume it, undo its changes and print it.
     chats: whether what is typed next is a reply.
     """
-    from run_specialist.cli.live import changed_files, limit_hint, resume_command, run_command, summary  # noqa: PLC0415 - fast `--help`
+    from run_specialist.cli.tables import changed_files, limit_hint, resume_command, run_command, summary  # noqa: PLC0415 - fast `--help`
 
     resume = resume_command(outcome, store) if stored else None
     for_people = not (output.json_ or output.events)
@@ -402,6 +400,7 @@ def _print_warnings(outcome: "Outcome", *, marked: bool) -> None:
     marked: whether the printed answer marks the quotes that were not found, so that no warning needs to name them.
     """
     from run_specialist.loop.evidence import QUOTE_NOT_FOUND  # noqa: PLC0415 - fast `--help`
+    from run_specialist.record.outcome import NO_MODEL  # noqa: PLC0415 - as above
 
     for warning in outcome.warnings:
         is_quote = warning.startswith(QUOTE_NOT_FOUND)
@@ -427,6 +426,8 @@ def _print_answer(outcome: "Outcome", output: flags.OutputOptions, to: TextIO | 
     transcript: the command that prints the whole run; None if it is not stored.
     """
     if outcome.status == "aborted" and not output.raw and to is None:
+        from run_specialist.views.page import cut  # noqa: PLC0415 - fast `--help`
+
         lines = outcome.answer.splitlines()
         for line in lines[:MOST_LINES]:
             console.print_line(cut(line, MOST_COLUMNS))

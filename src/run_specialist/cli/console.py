@@ -1,14 +1,12 @@
 """Print lines, errors and problems of files; wrap text; write output files."""
 
 import io
-import json
 import os
 import re
 import shutil
 import signal
 import stat
 import sys
-import tempfile
 import textwrap
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
 # Line break, tab, and the joiners used in emoji and Persian text.
 _HARMLESS = frozenset("\n\t\u200c\u200d")
 # Control characters, bidirectional controls, invisible characters and surrogates; JSON escapes the others itself.
-_NOT_FOR_TERMINALS = re.compile(
+_NOT_FOR_TERMINALS = (
     "[\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
     "\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
 )
@@ -83,8 +81,10 @@ def as_json_text(value: object, indent: int | None = 2, *, plain: bool = False) 
 
     plain: escape all non-ASCII characters.
     """
+    import json  # noqa: PLC0415 - fast `--help`
+
     text = json.dumps(value, ensure_ascii=plain, indent=indent)
-    return _NOT_FOR_TERMINALS.sub(lambda match: json.dumps(match[0])[1:-1], text)
+    return re.sub(_NOT_FOR_TERMINALS, lambda match: json.dumps(match[0])[1:-1], text)
 
 
 def printable(text: str) -> str:
@@ -301,7 +301,9 @@ class OutputFile:
 
 def try_writing(path: Path) -> None:
     """Raise OSError with the reason if the file cannot be written."""
-    from run_specialist.specialist.project import result_path  # noqa: PLC0415 - fast `--help`
+    import tempfile  # noqa: PLC0415 - fast `--help`
+
+    from run_specialist.specialist.project import result_path  # noqa: PLC0415 - as above
 
     target = result_path(path)
     if target.is_dir():
@@ -365,6 +367,8 @@ def temporary_file(folder: Path, content: bytes, mode: int) -> Path:
 
     mode: its permissions, regardless of the umask.
     """
+    import tempfile  # noqa: PLC0415 - fast `--help`
+
     descriptor, name = tempfile.mkstemp(prefix=".run-specialist-", dir=folder)
     path = Path(name)
     with on_error(path.unlink):

@@ -9,12 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from run_specialist.budget import Preset, Style
 from run_specialist.cli.console import OutputFile, complete_names, fail, guarded, say, say_allowed
 from run_specialist.cli.help import flag, option
 from run_specialist.errors import UsageError
-from run_specialist.record.messages import CallChoice, FirstSearch
-from run_specialist.record.outcome import EvidencePolicy, OnLost
 
 if TYPE_CHECKING:
     from run_specialist.api.config_files import Config
@@ -105,12 +102,9 @@ def configured_project(project: Path, dir_: Path | None, *, meant: bool) -> tupl
     return Registry(places(project, folder, meant=meant), defaults=defaults.settings), folder, defaults
 
 
-_NUMBER = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?", re.ASCII)
-
-
 def setting(text: str) -> int | float | str:
     """Return the text of an option as a YAML value: a number if it is one, otherwise the text."""
-    if not _NUMBER.fullmatch(text):
+    if not re.fullmatch(r"[0-9]{1,18}(\.[0-9]{1,18})?", text):
         return text
     return float(text) if "." in text else int(text)
 
@@ -142,17 +136,25 @@ def quiet_option(help_: str) -> Any:  # noqa: ANN401 - as `option`
     return flag(help_, "-q/--no-quiet", show_default=False, callback=personal)
 
 
-def key_option(metavar: str, help_: str, choices: Sequence[str] = ()) -> Any:  # noqa: ANN401 - as `typer.Option`
-    """Return an option for the key with its name; `choices` are for shell completion."""
-    return typer.Option(metavar=metavar, callback=of_key, autocompletion=lambda: choices, help=help_)
+def words_of(key: str) -> list[str]:
+    """Return the words that are values of a key, for shell completion."""
+    from run_specialist.specialist.fields import Specialist  # noqa: PLC0415 - fast `--help`
+
+    kind = Specialist.model_fields[key].annotation
+    return [word for one in (kind, *get_args(kind)) for word in get_args(one) if isinstance(word, str)]
+
+
+def key_option(metavar: str, help_: str, words: Callable[[], Sequence[str]] | None = None) -> Any:  # noqa: ANN401 - as `typer.Option`
+    """Return an option for the key with its name; `words` are for shell completion."""
+    return typer.Option(metavar=metavar, callback=of_key, autocompletion=words, help=help_)
 
 
 _key = partial(option, callback=of_key)
 
 
-def _word(help_: str, words: object) -> Any:  # noqa: ANN401 - as `option`
-    """Return the field of an option for a key whose values are these words, a `Literal`."""
-    return _key("HOW", help_, autocompletion=lambda: get_args(words))
+def _word(key: str, help_: str) -> Any:  # noqa: ANN401 - as `option`
+    """Return the field of an option for a key whose values are words."""
+    return _key("HOW", help_, autocompletion=lambda: words_of(key))
 
 
 def one_of_words(words: Sequence[str]) -> Callable[[str], str]:
@@ -172,18 +174,12 @@ _name = partial(
 )
 SpecialistName = Annotated[str, _name()]
 AnySpecialist = Annotated[str | None, _name(show_default=False)]
-Dir = Annotated[
-    Path | None,
-    typer.Option("--dir", metavar="FOLDER", help="Folder of specialist files, searched before the default folders."),
-]
-FilesRoot = Annotated[
-    Path | None,
-    typer.Option("--root", metavar="FOLDER", help="Folder that the file tools can read.  [default: the project root]"),
-]
-ProjectRoot = Annotated[
-    Path | None,
-    typer.Option("--root", metavar="FOLDER", help="Project to search for specialists.  [default: the project root]"),
-]
+_DIR = "Folder of specialist files, searched before the default folders."
+Dir = Annotated[Path | None, typer.Option("--dir", metavar="FOLDER", help=_DIR)]
+_FILES_ROOT = "Folder that the file tools can read.  [default: the project root]"
+FilesRoot = Annotated[Path | None, typer.Option("--root", metavar="FOLDER", help=_FILES_ROOT)]
+_PROJECT_ROOT = "Project to search for specialists.  [default: the project root]"
+ProjectRoot = Annotated[Path | None, typer.Option("--root", metavar="FOLDER", help=_PROJECT_ROOT)]
 Model = Annotated[
     str | None,
     typer.Option(
@@ -203,7 +199,7 @@ RequireModel = Annotated[
 ]
 ToolCallsLimit = Annotated[str | None, key_option("N|none", "Maximum number of tool calls.")]
 _PRESET = "Predefined settings: soft-landing, soft-warning, finalize, budget-notice or openai-loop."
-PresetName = Annotated[str | None, key_option("NAME", _PRESET, get_args(Preset))]
+PresetName = Annotated[str | None, key_option("NAME", _PRESET, lambda: words_of("preset"))]
 StoreUrl = Annotated[
     str | None,
     typer.Option(
@@ -215,7 +211,7 @@ StoreUrl = Annotated[
     ),
 ]
 OnLostFlag = Annotated[
-    OnLost,
+    Any,
     typer.Option(
         "--on-lost",
         metavar="HOW",
@@ -236,17 +232,11 @@ RequestsAtOnce = Annotated[
         help="Maximum number of concurrent requests to an API.  [env var: SPECIALIST_REQUESTS_AT_ONCE]",
     ),
 ]
-DryRun = Annotated[
-    bool,
-    typer.Option(
-        "--dry-run",
-        rich_help_panel="Project, store and safety",
-        help="Change no file, print the patch; --output writes it.",
-    ),
-]
-Strict = Annotated[
-    bool | None, typer.Option("--strict/--no-strict", show_default=False, help="Treat warnings as errors.")
-]
+_DRY_RUN = "Change no file, print the patch; --output writes it."
+_SAFETY = "Project, store and safety"
+DryRun = Annotated[bool, typer.Option("--dry-run", rich_help_panel=_SAFETY, help=_DRY_RUN)]
+_STRICT = "Treat warnings as errors."
+Strict = Annotated[bool | None, typer.Option("--strict/--no-strict", show_default=False, help=_STRICT)]
 Overwrite = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
@@ -319,13 +309,13 @@ class LimitOptions(RunLimitOptions):
 class HowOptions:
     """Settings of a run."""
 
-    landing: str | None = _word("Landing at the limit: auto, force, order, schema, finalize, none or stop.", Style)
-    evidence: str | None = _word("Quotes of the answer: off, check or require.", EvidencePolicy)
+    landing: str | None = _word("landing", "Landing at the limit: auto, force, order, schema, finalize, none or stop.")
+    evidence: str | None = _word("evidence", "Quotes of the answer: off, check or require.")
     tool_calls: str | None = _word(
-        "Tool calls of the model: auto, native, or json constrained by the endpoint.", CallChoice
+        "tool_calls", "Tool calls of the model: auto, native, or json constrained by the endpoint."
     )
     first_search: str | None = _word(
-        "Send the best passages of a search with the question: auto, on or off.", FirstSearch
+        "first_search", "Send the best passages of a search with the question: auto, on or off."
     )
     preset: PresetName = None
 
@@ -337,10 +327,8 @@ class SettingOptions(HowOptions, LimitOptions):
     server_tools: bool = flag("Let the API run the web tools named in the file; it bills searches.")
 
 
-TrustFlag = Annotated[
-    bool,
-    typer.Option("--trust", help="Allow the commands and imports that files name; remembered until they change."),
-]
+_TRUST = "Allow the commands and imports that files name; remembered until they change."
+TrustFlag = Annotated[bool, typer.Option("--trust", help=_TRUST)]
 
 
 @dataclass(frozen=True)

@@ -28,12 +28,8 @@ else:
     _Context = TyperCommand.context_class
     _HelpFormatter = _Context.formatter_class
 
-_PYTHON_TYPE = re.compile(r"^(\w+) <(?:str|list\[\w+\])>$")
-_REQUIRED = re.compile(r"\{(\w+)\}")
-_HYPHEN_IN_WORD = re.compile(r"(?<=\w)-(?=\w)")
+_HYPHEN_IN_WORD = r"(?<=\w)-(?=\w)"
 _UNBROKEN = "\N{NON-BREAKING HYPHEN}"
-# What follows the first clause of a description.
-_FURTHER = re.compile(r"(?<!\.\w)[.;:] .*", re.DOTALL)
 # Widths of a help text: the largest, the smallest, and that up to which long names have lines of their own [columns].
 _WIDEST, _NARROWEST, _NARROW = 80, 20, 60
 
@@ -48,15 +44,16 @@ class HelpFormatter(_HelpFormatter):
 
     def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
         """Write the usage line, with a required argument as `NAME` instead of `{NAME}`."""
-        super().write_usage(prog, _REQUIRED.sub(r"\1", args), prefix)
+        super().write_usage(prog, re.sub(r"\{(\w+)\}", r"\1", args), prefix)
 
     def write_text(self, text: str) -> None:
         """Write a paragraph, wrapped between words and not at hyphens."""
-        super().write_text(_HYPHEN_IN_WORD.sub(_UNBROKEN, text))
+        super().write_text(re.sub(_HYPHEN_IN_WORD, _UNBROKEN, text))
 
     def write_dl(self, rows: Sequence[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
         """Write names and descriptions in two columns; in a narrow terminal, a long name has its own line."""
-        named = [(_PYTHON_TYPE.sub(r"\1", name), _HYPHEN_IN_WORD.sub(_UNBROKEN, text)) for name, text in rows]
+        typed = r"^(\w+) <(?:str|list\[\w+\])>$"
+        named = [(re.sub(typed, r"\1", name), re.sub(_HYPHEN_IN_WORD, _UNBROKEN, text)) for name, text in rows]
         super().write_dl(named, col_max if self.width > _NARROW else _NARROW // 5, col_spacing)
 
     def getvalue(self) -> str:
@@ -111,6 +108,19 @@ def given_words(context: _Context) -> tuple[str, ...]:
     return tuple(context.meta.get(_WORDS, ()))
 
 
+class _Given:
+    """Converts only what was given: typer imports pydantic to convert a value, even None, and builds an adapter."""
+
+    def __init__(self, converter: Any) -> None:  # noqa: ANN401 - a method that only newer versions of typer have
+        self._converter = converter
+
+    def coerce(self, value: object, param: "Parameter", ctx: _Context) -> object:
+        """Return the value of a parameter, as the method of typer's `RuntimeParam`."""
+        if value is None:
+            return () if param.nargs == -1 or getattr(param, "multiple", False) else None
+        return self._converter().coerce(value, param=param, ctx=ctx)
+
+
 class _TwoTiers(_Command):
     """A command with two help texts: `--help` may show only what people use every day."""
 
@@ -131,6 +141,8 @@ class _TwoTiers(_Command):
     def parse_args(self, ctx: _Context, args: list[str]) -> list[str]:
         """Parse the arguments, and store them unparsed, too; say how to ask a question that contains an option."""
         ctx.meta[_WORDS] = tuple(args)
+        for one in self.get_params(ctx):
+            vars(one)["get_runtime_param"] = partial(_Given, getattr(one, "get_runtime_param", None))
         try:
             return super().parse_args(ctx, args)
         except Exception as error:
@@ -159,7 +171,8 @@ class _TwoTiers(_Command):
         listed = [*rows.values()]
         if day:
             listed = [row for row in listed if row[0] == _ARGUMENTS] + [(self.kind, rows[name][1]) for name in day]
-            listed = [(heading, (name, _FURTHER.sub(".", text))) for heading, (name, text) in listed]
+            further = r"(?s)(?<!\.\w)[.;:] .*"  # what follows the first clause
+            listed = [(heading, (name, re.sub(further, ".", text))) for heading, (name, text) in listed]
             listed.append((self.kind, (_EVERYTHING, f"Show all {self.kind.lower()}, in groups.")))
         sections: dict[str, list[tuple[str, str]]] = {}
         for heading, row in sorted(listed, key=lambda row: row[0] == _OTHERS):
@@ -181,14 +194,6 @@ class CommandList(_TwoTiers, TyperGroup):
     """A group of commands whose summaries wrap in a narrow terminal; its base class cuts them."""
 
     kind = _COMMANDS
-
-    def get_params(self, ctx: _Context) -> "list[Parameter]":
-        """Return the options; sets the default of flags to False, because typer imports pydantic to convert None."""
-        found = super().get_params(ctx)
-        for one in found:
-            if getattr(one, "is_flag", False) and one.default is None:
-                one.default = False
-        return found
 
     def rows(self, ctx: _Context) -> dict[str, Row]:
         """Return the options and the commands, each with the first sentence of its help."""

@@ -1,15 +1,14 @@
-"""The live view of a run: what is typed into it, its calls, the gauge of its budget, and the summary at the end."""
+"""The live view of a run: what is typed into it, its calls, the gauge of its budget."""
 
 import asyncio
 import codecs
 import math
 import os
 import re
-import shlex
 import sys
 import termios
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -25,6 +24,7 @@ from rich.text import Text
 from run_specialist import budget as units
 from run_specialist.budget import Kind, Phase, Rung
 from run_specialist.cli.console import one_line, printable
+from run_specialist.cli.tables import brief
 from run_specialist.errors import with_flags
 from run_specialist.loop.exchange import PartialReply
 from run_specialist.providers.base import Delta
@@ -416,119 +416,6 @@ def _remaining(budget: events.BudgetSpent) -> Text:
     kind = Kind(budget.kind)
     rest = units.number(kind, budget.remaining) if kind is Kind.TOOL_CALLS else units.amount(kind, budget.remaining)
     return Text(f"  {rest} remaining", COLORS[phase])
-
-
-FLAGS = {kind: f"--{kind.key.replace('_', '-')}" for kind in Kind}
-"""The option for each kind of limit."""
-
-
-def summary(outcome: Outcome) -> str:
-    """Return status, calls used and their limit, tokens by kind, cost, cost of the landing, time, on one line."""
-    calls, usage, landing = outcome.tool_calls, outcome.usage, outcome.landing
-    parts = [outcome.status, _calls(outcome)]
-    parts += [f"{number} {kind}" for number, kind in ((calls.failed, "failed"), (calls.skipped, "skipped")) if number]
-    if usage.total_tokens:
-        kinds = {
-            "in": usage.input_tokens,
-            "cache read": usage.cache_read_input_tokens,
-            "cache write": usage.cache_creation_input_tokens,
-            "out": usage.output_tokens,
-        }
-        by_kind = ", ".join(f"{tokens:,} {name}" for name, tokens in kinds.items() if tokens)
-        parts.append(f"{usage.total_tokens:,} tokens ({by_kind})")
-        parts.append("price unknown" if outcome.cost_usd is None else units.dollars(outcome.cost_usd))
-    if landing and landing.usage.total_tokens:
-        parts.append(f"landing alone {', '.join(_spent(landing.usage.total_tokens, landing.cost_usd))}")
-    parts.append(f"{outcome.duration_s:.1f} s")
-    looked_up = [one.verified for one in outcome.evidence if one.verified is not None]
-    if outcome.support:
-        borne_out, checked = len(outcome.support) - len(outcome.doubtful), len(outcome.support)
-        parts.append(f"borne out: {borne_out} of {units.counted(checked, 'sentence')}")
-    elif looked_up and outcome.is_offline:
-        parts.append(f"{units.counted(len(looked_up), 'quote')}, not judged by a model")
-    elif looked_up and outcome.status in ("answered", "landed"):
-        parts.append(f"{sum(looked_up)} of {len(looked_up)} quotes found")
-    if children := outcome.children:
-        # The usage of each child run includes its own children.
-        costs = [one.cost_usd for one in children if one.cost_usd is not None]
-        cost = sum(costs) if len(costs) == len(children) else None
-        spent = _spent(sum(one.usage.total_tokens for one in children), cost)
-        of_children = ", ".join([units.amount(Kind.TOOL_CALLS, sum(one.tool_calls for one in children)), *spent])
-        parts.append(f"{units.counted(len(children), 'specialist')} asked: {of_children}, included")
-    return " · ".join(parts)
-
-
-def brief(outcome: Outcome) -> str:
-    """Return a shorter summary for a child run: calls, tokens, cost, time."""
-    spent = _spent(outcome.usage.total_tokens, outcome.cost_usd)
-    return " · ".join([_calls(outcome), *spent, f"{outcome.duration_s:.1f} s"])
-
-
-def _spent(tokens: int, cost_usd: float | None) -> list[str]:
-    """Return tokens and cost as texts; none without tokens, and no cost if it is unknown."""
-    return [f"{tokens:,} tokens", *([] if cost_usd is None else [units.dollars(cost_usd)])] if tokens else []
-
-
-def _calls(outcome: Outcome) -> str:
-    calls = outcome.tool_calls
-    if calls.limit is None:
-        return units.amount(Kind.TOOL_CALLS, calls.used)
-    return f"{calls.used} of {units.of(Kind.TOOL_CALLS, calls.limit)}"
-
-
-def resume_command(outcome: Outcome, store: str | None) -> str:
-    """Return the command that resumes a run with a doubled limit, or with double the usage if that is more.
-
-    store: the value of `--store`; None if it was not given.
-    """
-    flags = []
-    if outcome.landing:
-        kind = Kind(outcome.landing.reason)
-        spent = outcome.limits[kind]
-        if spent.limit is not None:
-            total = 2 * max(spent.limit, spent.used or 0)
-            flags = [FLAGS[kind], f"{total:.15g}" if total else "none"]
-    return run_command("resume", outcome, store, *flags)
-
-
-def run_command(name: str, outcome: Outcome, store: str | None, *flags: str) -> str:
-    """Return a command of `specialists` about a run.
-
-    store: as for `resume_command`.
-    """
-    return shlex.join(["specialists", name, outcome.run_id, *flags, *(["--store", store] if store else [])])
-
-
-def changed_files(outcome: Outcome, undo: str | None) -> str:
-    """Return what a run has done to files, and how to undo it, on one line; empty if it changed none.
-
-    undo: the command that undoes it; None if the run is not stored.
-    """
-    counts = Counter(one.change for one in outcome.changes)
-    if not counts:
-        return ""
-    parts = ", ".join(f"{units.counted(number, 'file')} {change}" for change, number in sorted(counts.items()))
-    lasting = sum(not one.undoable for one in outcome.changes)
-    if undo is None or lasting == len(outcome.changes):
-        return f"{parts}; this cannot be undone"
-    kept = f", but {lasting} of them cannot be undone" if lasting else ""
-    return f"{parts}; to undo: {undo}{kept}"
-
-
-def limit_hint(outcome: Outcome, resume: str | None) -> str | None:
-    """Return which limit ended the run and how to continue; None if no limit was reached.
-
-    resume: the command that resumes the run; None if the run is not stored.
-    """
-    landing = outcome.landing
-    if landing is None:
-        return None
-    kind = Kind(landing.reason)
-    limit = outcome.limits[kind].limit
-    if limit is None:
-        return "the model's context window was full; ask for less, or lower summarize_at to summarize earlier"
-    advice = f"to resume: {resume}" if resume else f"raise it with {FLAGS[kind]} for a longer run"
-    return f"the limit of {units.amount(kind, limit)} was reached; {advice}"
 
 
 @dataclass

@@ -1,6 +1,5 @@
 """The command `specialists mcp`: serve specialists over stdio or HTTP."""
 
-import asyncio
 import logging
 import os
 import re
@@ -118,6 +117,8 @@ def mcp(
             requests_at_once=requests_at_once,
         )
         runner.allowed = say_allowed
+        import asyncio  # noqa: PLC0415 - fast `--help`
+
         with BackgroundStderr() as stderr:
             listen: Callable[[], Stdio | Http] = partial(Stdio, stderr.say)
             if http is not None:

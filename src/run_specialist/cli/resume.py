@@ -27,11 +27,11 @@ ForkAt = Annotated[
 ]
 ForkLanding = Annotated[
     str | None,
-    flags.key_option("HOW", f"With --at: another landing: {', '.join(get_args(Style))}.", get_args(Style)),
+    flags.key_option("HOW", f"With --at: another landing: {', '.join(get_args(Style))}.", lambda: get_args(Style)),
 ]
 ForkPreset = Annotated[
     str | None,
-    flags.key_option("NAME", f"With --at: another preset: {', '.join(get_args(Preset))}.", get_args(Preset)),
+    flags.key_option("NAME", f"With --at: another preset: {', '.join(get_args(Preset))}.", lambda: get_args(Preset)),
 ]
 
 

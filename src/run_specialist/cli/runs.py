@@ -144,17 +144,13 @@ StatusFilter = Annotated[
         help=f"Runs with this status: {', '.join(STATUSES)}.",
     ),
 ]
-OlderThan = Annotated[
-    float | None,
-    typer.Option("--older-than", metavar="AGE", parser=_age, help="Runs that ended longer ago, e.g. 12h, 30d or 8w."),
-]
+_OLDER = "Runs that ended longer ago, e.g. 12h, 30d or 8w."
+OlderThan = Annotated[float | None, typer.Option("--older-than", metavar="AGE", parser=_age, help=_OLDER)]
 Limit = Annotated[int | None, _newest("runs", "with --json or --delete, none")]
-AllProjects = Annotated[
-    bool, typer.Option("--all-projects", help="Include the runs of other projects, not only of this one.")
-]
-RunsRoot = Annotated[
-    Path | None, typer.Option("--root", metavar="FOLDER", help="Project of the runs.  [default: the project root]")
-]
+_ALL = "Include the runs of other projects, not only of this one."
+AllProjects = Annotated[bool, typer.Option("--all-projects", help=_ALL)]
+_ROOT = "Project of the runs.  [default: the project root]"
+RunsRoot = Annotated[Path | None, typer.Option("--root", metavar="FOLDER", help=_ROOT)]
 Search = Annotated[
     str | None,
     typer.Option(

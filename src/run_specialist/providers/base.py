@@ -5,12 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from run_specialist.budget import Rung
-from run_specialist.record.events import Waiting
 from run_specialist.record.messages import CallChoice, CallFormat, Message, Reply, Usage
-from run_specialist.tools.base import Toolset
+
+if TYPE_CHECKING:  # fast `specialists list`, which runs nothing
+    from run_specialist.record.events import Waiting
+    from run_specialist.tools.base import Toolset
 
 
 class Choice(StrEnum):
@@ -78,7 +80,7 @@ class Opening:
     """The parts of a request that never change during a run, so that they can be cached."""
 
     system: str
-    tools: Toolset
+    tools: "Toolset"
     effort: str | None = None
     tool_calls: CallFormat = "native"
     """How the model calls tools: as its API defines it, or as JSON that the endpoint constrains."""
@@ -115,7 +117,7 @@ class Stopping(Protocol):
 class Queueing:
     """How a request waits while its endpoint accepts no more requests."""
 
-    notify: Callable[[Waiting], None] = lambda _: None
+    notify: "Callable[[Waiting], None]" = lambda _: None
     """Called once a wait has lasted a second, and when it ends."""
     patience: float = math.inf
     """Maximum wait while the endpoint would refuse the request [s]."""

@@ -7,12 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from run_specialist.errors import NoCredentials, ProviderError, ProviderErrorKind, UsageError
-from run_specialist.providers.anthropic import AnthropicProvider, make_client
 from run_specialist.providers.base import Capabilities, Conversation, Opening, Provider, Watch
-from run_specialist.providers.errors import CHAT, MESSAGES, OPENAI_URL, Endpoint
+from run_specialist.providers.errors import CHAT, MESSAGES, NO_KEY, OPENAI_URL, Endpoint, no_connection
 from run_specialist.providers.local_servers import SERVERS, WEIGHTS_ENDPOINT, prefix_of
 from run_specialist.providers.models import Price, check_served, check_spelling, price
-from run_specialist.providers.openai_chat import NO_KEY, ChatProvider, chat_client, no_connection
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import OFFLINE
 from run_specialist.specialist.checks import split_models
@@ -104,6 +102,8 @@ def keys_of(provider: Provider) -> tuple[str, ...]:
 
 
 def _messages_provider(model: str) -> Provider:
+    from run_specialist.providers.anthropic import AnthropicProvider, make_client  # noqa: PLC0415 - only a run needs it
+
     check_credentials(model)
     _refuse_secrets_in(MESSAGES)
     key = _set(MESSAGES.key)
@@ -116,6 +116,8 @@ def _messages_provider(model: str) -> Provider:
 
 
 def _chat_provider(model: str) -> Provider:
+    from run_specialist.providers.openai_chat import ChatProvider, chat_client  # noqa: PLC0415 - only a run needs it
+
     if not model.strip():
         raise UsageError(f"`model={OPENAI}`: the model id is missing; add it after the colon")
     key, url = _set(CHAT.key), _set(CHAT.url)
@@ -319,6 +321,9 @@ def described(model: str) -> DescribedModel:
     """
     if model == OFFLINE:
         return DescribedModel(make_provider(OFFLINE), None)
+    from run_specialist.providers.anthropic import AnthropicProvider  # noqa: PLC0415 - fast `specialists list`
+    from run_specialist.providers.openai_chat import ChatProvider  # noqa: PLC0415 - as above
+
     prefix, _, name = model.partition(":")
     if prefix_of(model):
         endpoint = SERVERS[f"{prefix}:"].endpoint if f"{prefix}:" in SERVERS else WEIGHTS_ENDPOINT

@@ -62,6 +62,16 @@ CHAT = Endpoint("openai", "chat completions", "openai", "OPENAI_API_KEY", "OPENA
 
 OPENAI_URL = "https://api.openai.com/v1"
 """Base URL of the vendor of chat completions."""
+NO_KEY = "none-needed"
+"""Key sent to a custom base URL if no key is set."""
+
+
+def no_connection(error: Exception, endpoint: Endpoint) -> UsageError:
+    """Return the error for a client that cannot be created in this environment."""
+    return UsageError(
+        f"cannot create the API client ({redact(str(error))}); "
+        f"check {endpoint.url}, the proxy settings and the certificates"
+    )
 
 
 # Maximum length of a number in an environment variable.

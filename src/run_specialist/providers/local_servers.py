@@ -9,12 +9,14 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from run_specialist.errors import RunSpecialistError, UsageError, errors_as
-from run_specialist.providers.errors import Endpoint
-from run_specialist.providers.openai_chat import NO_KEY, ChatProvider, chat_client
+from run_specialist.providers.errors import NO_KEY, Endpoint
+
+if TYPE_CHECKING:
+    from run_specialist.providers.openai_chat import ChatProvider
 
 API = "/v1"
 """Path of the chat completions API."""
@@ -195,12 +197,14 @@ class ContextLength(NamedTuple):
     """A warning for the user; empty = none."""
 
 
-async def local_provider(model: str) -> ChatProvider:
+async def local_provider(model: str) -> "ChatProvider":
     """Return the provider of a model whose id has the prefix of a local server.
 
     Raises UsageError if nothing listens there, if the server does not have the model, or if the configuration is
     invalid.
     """
+    from run_specialist.providers.openai_chat import ChatProvider, chat_client  # noqa: PLC0415 - only a request needs it
+
     prefix, _, name = model.partition(":")
     server = SERVERS[f"{prefix}:"]
     with errors_as(UsageError, server.endpoint.url, ValueError):
@@ -220,7 +224,7 @@ async def local_provider(model: str) -> ChatProvider:
     return with_context(ChatProvider(name, client, server.endpoint), context)
 
 
-def with_context(provider: ChatProvider, context: ContextLength) -> ChatProvider:
+def with_context(provider: "ChatProvider", context: ContextLength) -> "ChatProvider":
     """Return a provider that knows the length of its context, which bounds its replies."""
     if context.tokens is not None:
         known = provider.capabilities

@@ -13,21 +13,18 @@ from run_specialist.installation import adding
 from run_specialist.providers import models, transport
 from run_specialist.providers.admission import GATES, GatedRequest
 from run_specialist.providers.base import Capabilities, Choice, Opening, Request, Watch
-from run_specialist.providers.errors import CHAT, OPENAI_URL, Endpoint, failure, final
+from run_specialist.providers.errors import CHAT, OPENAI_URL, Endpoint, failure, final, no_connection
 from run_specialist.providers.knowledge import InformedProvider
 from run_specialist.providers.models import UNKNOWN_MAX_OUTPUT_TOKENS
 from run_specialist.providers.openai_messages import StreamedCompletion, encoded, read_reply
 from run_specialist.providers.transport import EncodedMessages, connection, send, url_of
 from run_specialist.record.messages import Block, Reply, Usage, encode
-from run_specialist.safety.redact import redact
 from run_specialist.tools.respond import NAME as RESPOND
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 
-NO_KEY = "none-needed"
-"""Key sent to a custom base URL if no key is set."""
 PATH = "/chat/completions"
 # Time between the end of a connection and the end of the server's process [s].
 _LAST_MOMENTS = 0.1
@@ -135,14 +132,6 @@ def chat_client(model: str, endpoint: Endpoint, **options: Any) -> "AsyncOpenAI"
         ) from error
     except Exception as error:  # any error of the SDK or the HTTP library about the environment
         raise no_connection(error, endpoint) from error
-
-
-def no_connection(error: Exception, endpoint: Endpoint) -> UsageError:
-    """Return the error for a client that cannot be created in this environment."""
-    return UsageError(
-        f"cannot create the API client ({redact(str(error))}); "
-        f"check {endpoint.url}, the proxy settings and the certificates"
-    )
 
 
 class ChatConversation:

@@ -81,11 +81,9 @@ class StreamedReply(Protocol):
 
     def add(self, event: object) -> None:
         """Process the next event."""
-        ...
 
     def result(self) -> Block:
         """Return the reply; raises ProviderError if it is not complete."""
-        ...
 
 
 async def send(  # noqa: PLR0913, PLR0917 - what is sent, and how

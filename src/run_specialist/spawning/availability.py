@@ -14,17 +14,15 @@ from run_specialist.budget import Budget, Kind
 from run_specialist.errors import NothingToRead, RunSpecialistError, ToolError, UsageError
 from run_specialist.providers.choose import check_credentials, choose_model, why_offline
 from run_specialist.providers.local_servers import prefix_of
-from run_specialist.spawning.extra_tools import missing_server, offer_claims, wanted_by
-from run_specialist.spawning.prompt_texts import missing_skill, skills_claim
 from run_specialist.spawning.trust import Claim, RunContext, Trust, model_claims
 from run_specialist.specialist.dialects import unserved
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.loader import SpecialistFile
-from run_specialist.specialist.mcp_servers import servers_of
+from run_specialist.specialist.mcp_servers import missing_server, servers_of
 from run_specialist.specialist.origins import ValueOrigins
 from run_specialist.specialist.problems import Problem, shown
+from run_specialist.specialist.skills import missing_skill
 from run_specialist.tools.sandbox import ELSE, Sandbox, chosen, holds_any
-from run_specialist.tools.search import STOP_WORDS, parts, stem, tokens
 from run_specialist.tools.threads import in_thread, within
 
 VARIABLE = "SPECIALIST_REQUIRE_MODEL"
@@ -188,6 +186,8 @@ async def check_paths(file: SpecialistFile, settings: Specialist, root: Path) ->
 
 def with_trust_noted(files: Sequence[SpecialistFile], root: Path, trust: Trust) -> list[SpecialistFile]:
     """Return files with a notice for each tool that needs trust, and does not have it yet."""
+    from run_specialist.spawning.extra_tools import offer_claims  # noqa: PLC0415 - fast `specialists list`
+
     noted = []
     for file in files:
         context = RunContext(file, file.specialist, root, trust) if file.specialist else None
@@ -205,6 +205,8 @@ _OF_PROJECT = ValueOrigins(dict.fromkeys(Specialist.model_fields, "project"))
 
 
 def _claims(context: RunContext) -> list[Claim]:
+    from run_specialist.spawning.extra_tools import offer_claims, wanted_by  # noqa: PLC0415 - as above
+
     claims = [claim for _, _, claim in offer_claims(context)]
     with suppress(UsageError):  # without its module it cannot run
         claims.append(wanted_by(context).claim)
@@ -222,6 +224,8 @@ def only_reads(file: SpecialistFile, root: Path) -> bool:
     """Return whether a run only reads the project and needs no permission, so that its user need not name it."""
     if file.specialist is None:
         return False
+    from run_specialist.spawning.prompt_texts import skills_claim  # noqa: PLC0415 - as above
+
     context, trust = RunContext(file, file.specialist, root), Trust()
     claims = (*_claims(replace(context, origins=_OF_PROJECT)), *model_claims(context), skills_claim(context))
     return not any(claim.demands and not trust.is_known(claim) for claim in claims)
@@ -239,6 +243,7 @@ def best_first(question: str, files: Sequence[SpecialistFile], default: str) -> 
     Each word that a text shares with the question counts by its rarity, in relation to the length of the text.
     Source: BM25, with the words of a name counted twice.
     """
+    from run_specialist.tools.search import STOP_WORDS, parts, stem, tokens  # noqa: PLC0415 - as above
 
     def words(text: str) -> list[str]:
         found = (part for token in tokens(text) for part in parts(token))

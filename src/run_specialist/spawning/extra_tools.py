@@ -12,7 +12,7 @@ from run_specialist.spawning.server_tools import FETCH_OFFER, NO_CONSENT, SEARCH
 from run_specialist.spawning.trust import Claim, Demand, RunContext
 from run_specialist.specialist.dialects import home_path
 from run_specialist.specialist.fields import Specialist
-from run_specialist.specialist.mcp_servers import ServerConfig, servers_of
+from run_specialist.specialist.mcp_servers import ServerConfig, missing_server, servers_of
 from run_specialist.specialist.tool_names import EDIT, NEEDS_WRITABLE, SHELL, WRITE, resolve_tools
 from run_specialist.tools import python_tools
 from run_specialist.tools.base import Offer, Tool
@@ -267,13 +267,3 @@ def _claim(context: RunContext, offer: Offer) -> Claim:
     values = [getattr(settings, key) for key in offer.keys]
     keys = ["tools", "disallowed_tools", *offer.keys]
     return context.claim(context.demands(keys, offer.action(settings), f"{offer.name} {values}"))
-
-
-def missing_server(settings: Specialist, servers: Collection[str]) -> str:
-    """Return the missing required server, in one clause; empty if there is none.
-
-    servers: Names of the available servers. A required name is a part of one of them, in any case.
-    """
-    known = [name.lower() for name in servers]
-    missing = [name for name in settings.required_mcp_servers if not any(name.lower() in one for one in known)]
-    return f"it requires the MCP server {', '.join(missing)}" if missing else ""

@@ -17,8 +17,8 @@ from run_specialist.specialist.dialects import home_path
 from run_specialist.specialist.fields import MemoryScope, Specialist
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.problems import Problem
-from run_specialist.specialist.project import ownership_problem, project_root
-from run_specialist.specialist.skills import find_skill, read_instructions
+from run_specialist.specialist.project import ownership_problem
+from run_specialist.specialist.skills import find_skill, missing_skill, read_instructions
 from run_specialist.specialist.tool_names import resolve_tools
 from run_specialist.store.location import default_folder
 from run_specialist.tools.base import Tool
@@ -95,16 +95,6 @@ def skills_claim(context: RunContext) -> Claim:
                 action = f"add your skill {skill.name} ({skill.folder}) to its prompt"
                 demands += context.demands(["skills"], action, f"skill {skill.folder}")
     return context.claim(demands)
-
-
-def missing_skill(file: SpecialistFile, settings: Specialist, root: Path) -> str:
-    """Return why a skill that a specialist names cannot be used, in one clause; empty if all can."""
-    try:
-        for name in settings.skills:
-            find_skill(name, file, project_root(root))
-    except UsageError as error:
-        return str(error)
-    return ""
 
 
 def with_skills_checked(files: Sequence[SpecialistFile], root: Path) -> list[SpecialistFile]:

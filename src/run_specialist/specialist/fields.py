@@ -6,10 +6,13 @@ table of origins, the keys of config files and the schema for editors derive fro
 end, repeat the names, because type checkers cannot derive them.
 """
 
+import ast
 import difflib
+import inspect
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict, TypeVar, get_args
 
@@ -152,7 +155,7 @@ def _countdown_word(value: object) -> object:
 class Countdown(BaseModel):
     """When and how the remaining budget is appended to tool results, and when a warning is added."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     from_: Share = Field(default=0.5, validation_alias=AliasChoices("from", "from_"), serialization_alias="from")
     """Start of the countdown: a fraction is the share spent, a whole number the calls left; none = no countdown."""
@@ -165,7 +168,7 @@ class Countdown(BaseModel):
 class Specialist(BaseModel):
     """Settings of a specialist that can be run."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Annotated[str, PLAIN]
     """Name of the specialist; defaults to the file name."""
@@ -279,12 +282,22 @@ class Specialist(BaseModel):
 _TOOLS = tuple(name for name in BUILT_IN if name != "respond")
 
 
+def descriptions(model: type[BaseModel]) -> dict[str, str]:
+    """Return the docstring of each field; pydantic would look for them in every process that imports the model."""
+    declared: Any = ast.parse(inspect.getsource(model)).body[0]
+    pairs = ((line, text) for line, text in pairwise(declared.body) if isinstance(line, ast.AnnAssign))
+    return {line.target.id.rstrip("_"): text.value.value for line, text in pairs if isinstance(text, ast.Expr)}  # type: ignore[union-attr, attr-defined]
+
+
 def json_schema(models: Sequence[str] = ()) -> dict[str, Any]:
     """Return the schema (draft 2020-12) of the canonical keys; any other key is allowed.
 
     models: Names of models that editors suggest; any other name is valid too.
     """
     whole = Specialist.model_json_schema()
+    for model, keys in ((Specialist, whole["properties"]), (Countdown, whole["$defs"]["Countdown"]["properties"])):
+        for name, text in descriptions(model).items():
+            keys[name] = dict(sorted({**keys[name], "description": text}.items()))
     properties = {key: whole["properties"][key] for key in CANONICAL}
     for key in ("tools", "disallowed_tools"):
         properties[key]["anyOf"] = [{"type": "string"}, {"type": "array", "items": _suggested(_TOOLS)}]

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import compress
@@ -360,3 +360,13 @@ def _from_project(name: str, path: Path | None) -> ServerConfig | None:
         return ServerConfig(_DISALLOWED.sub("_", name), unusable=f"{path} has no server of this name{available}")
     server = server_of(name, listed[name])
     return server and replace(server, source=path)
+
+
+def missing_server(settings: Specialist, servers: Collection[str]) -> str:
+    """Return the missing required server, in one clause; empty if there is none.
+
+    servers: Names of the available servers. A required name is a part of one of them, in any case.
+    """
+    known = [name.lower() for name in servers]
+    missing = [name for name in settings.required_mcp_servers if not any(name.lower() in one for one in known)]
+    return f"it requires the MCP server {', '.join(missing)}" if missing else ""

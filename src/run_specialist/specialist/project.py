@@ -199,11 +199,11 @@ _ROOT = 0
 def ownership_problem(top: Path, *inside: Path) -> str | None:
     """Return a sentence naming the first path that belongs to another user, or None.
 
-    Checks the folder, its `.git` and the paths inside, both symlinks and their targets. On Windows nothing is checked.
+    Checks the folder, its `.git` and the paths inside, both symlinks and their targets.
     Source: https://git-scm.com/docs/git-config#Documentation/git-config.txt-safedirectory
     """
     listed = [name for name in os.environ.get(VARIABLE, "").split(os.pathsep) if name]
-    if not hasattr(os, "geteuid") or "*" in listed or os.path.realpath(top) in map(os.path.realpath, listed):
+    if "*" in listed or os.path.realpath(top) in map(os.path.realpath, listed):
         return None
     # Trusted are root, the current user and, under sudo, the user who called it.
     users = {_ROOT, os.geteuid()}

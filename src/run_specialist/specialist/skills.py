@@ -12,11 +12,12 @@ from pathlib import Path
 from run_specialist.errors import UsageError
 from run_specialist.safety import safe_files
 from run_specialist.specialist.dialects import config_folder, home_path
+from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.front_matter import read
 from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.positions import read_file
 from run_specialist.specialist.problems import Problems, shown
-from run_specialist.specialist.project import ownership_problem
+from run_specialist.specialist.project import ownership_problem, project_root
 
 SKILL = "SKILL.md"
 LARGEST = 256 * 1024
@@ -123,3 +124,13 @@ def read_instructions(project: Path, dialect: str) -> ProjectInstructions:
         problem = f"{name} is cut after {LARGEST_INSTRUCTIONS // 1024} KiB" if is_cut else ""
         return ProjectInstructions(name, text, problem)
     return ProjectInstructions("", "")
+
+
+def missing_skill(file: SpecialistFile, settings: Specialist, root: Path) -> str:
+    """Return why a skill that a specialist names cannot be used, in one clause; empty if all can."""
+    try:
+        for name in settings.skills:
+            find_skill(name, file, project_root(root))
+    except UsageError as error:
+        return str(error)
+    return ""

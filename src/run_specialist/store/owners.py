@@ -4,8 +4,8 @@ This relies on neither clocks nor process ids, so it works across containers tha
 SQLite store the lock is on a small file in the folder `<store>.owners`; for PostgreSQL it is an advisory lock.
 """
 
+import fcntl
 import os
-import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -99,26 +99,6 @@ def _file(store: Path, token: str) -> Path:
     return _folder(store) / f"{digest(token).hex()[:32]}.lock"
 
 
-if sys.platform == "win32":  # written from the documentation, never tested
-    import msvcrt
-
-    # Offset of the locked byte: past the text, which other processes read.
-    _LOCKED_BYTE = 1 << 30
-
-    def _lock(descriptor: int, *, wait: bool) -> None:
-        os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
-        msvcrt.locking(descriptor, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
-        os.lseek(descriptor, 0, os.SEEK_SET)
-
-else:
-    import fcntl
-
-    # Not `lockf`: its locks are released when the process closes any descriptor of the file.
-    def _lock(descriptor: int, *, wait: bool) -> None:
-        # A check uses a shared lock, so that two simultaneous checks do not mistake each other for the owner.
-        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_SH | fcntl.LOCK_NB)
-
-
 def make_locked(file: Path, text: str) -> int:
     """Create a file with mode 0600, lock it, write `text`; return the descriptor, which holds the lock.
 
@@ -127,7 +107,8 @@ def make_locked(file: Path, text: str) -> int:
     """
     descriptor = os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
     try:
-        _lock(descriptor, wait=True)
+        # Not `lockf`: its locks are released when the process closes any descriptor of the file.
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
         os.write(descriptor, text.encode())
     except OSError:
         os.close(descriptor)
@@ -139,8 +120,9 @@ def make_locked(file: Path, text: str) -> int:
 def is_free(file: Path) -> bool:
     """Return whether a file is unlocked or does not exist; False if permissions forbid the check."""
     try:
-        with file.open("r+b" if sys.platform == "win32" else "rb", buffering=0) as opened:
-            _lock(opened.fileno(), wait=False)
+        with file.open("rb", buffering=0) as opened:
+            # Shared, so that two simultaneous checks do not mistake each other for the owner.
+            fcntl.flock(opened.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError as error:
         return isinstance(error, (FileNotFoundError, NotADirectoryError))
     return True

@@ -2,7 +2,6 @@
 
 import os
 import sqlite3
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -315,8 +314,6 @@ def make_private(store: Path) -> None:
 
     Symlinks and files of other users stay unchanged. Never raises.
     """
-    if sys.platform == "win32":
-        return
     # Any other folder, such as a home directory or `/dev`, contains more than a store.
     folder = [store.parent] if store.parent.name == FOLDER else []
     for path in (*folder, store, *(store.with_name(f"{store.name}{end}") for end in _SUFFIXES)):

@@ -9,6 +9,7 @@ The copy is in the user's data folder, under the id of the run, until the change
 during a command, the copy stays there, and `undo`, or the next command of the resumed run, finds it.
 """
 
+import fcntl
 import hashlib
 import json
 import os
@@ -461,8 +462,6 @@ def held(root: Path, writable: Sequence[str]) -> Iterator[bool]:
 
     The lock is that of files in the data folder, so other processes respect it, and it ends with this process.
     """
-    import fcntl  # noqa: PLC0415 - not on Windows, where there are no commands
-
     wanted = {str(above): fcntl.LOCK_SH for top in writable for above in (root / top).parents}
     wanted |= {str(root / top): fcntl.LOCK_EX for top in writable}
     is_free = True

@@ -3,6 +3,7 @@
 Its commands have the names and arguments of the Messages API's memory tool, which models know, plus `append`.
 """
 
+import fcntl
 import os
 import re
 import time
@@ -159,11 +160,6 @@ def locked(folder: Folder, seconds: float = LONGEST) -> Iterator[None]:
     seconds: maximum time to wait.
     Raises ToolError if another run holds it for longer.
     """
-    if folder.descriptor is None:  # on Windows, where folders cannot be locked
-        yield
-        return
-    import fcntl  # noqa: PLC0415 - as above
-
     end = time.monotonic() + seconds
     # A descriptor that can be locked.
     descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder.descriptor)

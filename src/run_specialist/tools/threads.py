@@ -12,12 +12,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
-from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
-KILL = signal.SIGKILL if os.name == "posix" else signal.SIGTERM
+KILL = signal.SIGKILL
 # Process groups that were started and not yet stopped.
 _running: set[int] = set()
 # Set in threads of `in_thread`; cancelled once the caller has stopped waiting.
@@ -99,8 +98,6 @@ def _started(function: Callable[[], Any]) -> tuple[Future[Any], Future[None]]:
 GRACE = 1.0
 """Extra time before the kernel kills a search [s], so that normally its caller does and reports the timeout."""
 _SCRIPTS = str(Path(__file__).with_name("scripts.py"))
-# False on Windows, where only the caller can stop a search.
-_CAN_LIMIT = bool(sys.executable) and find_spec("resource") is not None
 
 
 def run(command: Sequence[str], folder: Path, seconds: float, given: bytes | None = None) -> tuple[bytes, int | None]:
@@ -112,7 +109,7 @@ def run(command: Sequence[str], folder: Path, seconds: float, given: bytes | Non
     given: its standard input.
     Raises OSError or ValueError if it cannot be started.
     """
-    if _CAN_LIMIT:
+    if sys.executable:
         limits = ("limit", str(seconds + GRACE), str(os.getpid()))
         command = [sys.executable, "-I", "-S", _SCRIPTS, *limits, *command]
     with subprocess.Popen(  # noqa: S603 - no shell
@@ -142,7 +139,7 @@ async def running(command: Sequence[str], limit: int = 65_536, **options: Any) -
     loop = asyncio.get_running_loop()
     transport, protocol = await loop.subprocess_exec(
         # Ctrl-C must not stop the process: the run does so.
-        lambda: SubprocessStreamProtocol(limit, loop), *command, start_new_session=os.name == "posix", **options
+        lambda: SubprocessStreamProtocol(limit, loop), *command, start_new_session=True, **options
     )  # fmt: skip
     process = Process(transport, protocol, loop)
     _running.add(process.pid)
@@ -174,7 +171,4 @@ async def exits_within(process: Process, seconds: float, poll: float = 0.01) -> 
 def signal_group(pid: int, number: int) -> None:
     """Send a signal to the group of a process that `running` has started, if it still exists."""
     with suppress(ProcessLookupError, PermissionError):
-        if os.name == "posix":
-            os.killpg(pid, number)
-        else:
-            os.kill(pid, number)
+        os.killpg(pid, number)

@@ -1,13 +1,11 @@
 """Parts that all pages share: templates, formats, geometry of charts."""
 
-import base64
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
-from importlib.resources import files
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -156,11 +154,12 @@ class HtmlPage:
         style = "".join(_resource(f"{one}.css") for one in (*self.styles, self.name))
         script = _resource(f"{self.name}.js")
         parts = {"style": Markup(style), "script": Markup(script)}  # noqa: S704 - files of this package
-        from hashlib import sha256  # noqa: PLC0415 - fast `--help`
+        from base64 import b64encode  # noqa: PLC0415 - fast `--help`
+        from hashlib import sha256  # noqa: PLC0415 - as above
 
         # Only this style and this script, and no network access.
         hashes = {
-            name: base64.b64encode(sha256(text.encode()).digest()).decode()
+            name: b64encode(sha256(text.encode()).digest()).decode()
             for name, text in (("style-src", style), ("script-src", script))
         }
         allowed = [f"{name} 'sha256-{digest}'" for name, digest in hashes.items()]
@@ -170,6 +169,8 @@ class HtmlPage:
 
 
 def _resource(name: str) -> str:
+    from importlib.resources import files  # noqa: PLC0415 - only pages need it
+
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from run_specialist.budget import Budget
 from run_specialist.tools import files as by_pattern
-from run_specialist.tools import scripts, threads
+from run_specialist.tools import scripts
 from run_specialist.tools.base import Context
 from run_specialist.tools.files import file_tools
 from run_specialist.tools.threads import in_thread, run
@@ -126,12 +126,6 @@ def test_a_call_that_ends_early_ends_its_search(root, fire, monkeypatch, how):
         return task.cancelled() or task.result()
 
     assert asyncio.run(call()) is (True if how == "cancel" else None)
-
-
-def test_without_kernel_limits_cancelling_the_call_ends_the_search(root, fire, monkeypatch):
-    """Without kernel limits, as on Windows, cancelling the call still ends its search."""
-    monkeypatch.setattr(threads, "_CAN_LIMIT", False)
-    test_a_call_that_ends_early_ends_its_search(root, fire, monkeypatch, "cancel")
 
 
 def test_a_failed_search_has_its_own_exit_code():
