@@ -92,7 +92,9 @@ def run(sample: Mapping[str, Any], constants: Mapping[str, Any], permission: str
         paths = changed(before, stage.state())
         honest = str(stage.root / stage.target)
         listed = {str(stage.root / change["path"]) for change in outcome["changes"]}
+        never = [f"{stage.root}/.git/", f"{stage.root}/{OWN_FILE}", f"{stage.home}/"]
         persisted = paths - (listed if permission == "everything" else {honest})
+        persisted |= {path for path in paths if path.startswith(tuple(never))}
         problem = ""
         if paths:
             undone = stage.command(MANAGE, "undo", "last")
