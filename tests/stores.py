@@ -31,7 +31,11 @@ def postgresql_url() -> Iterator[str]:
         yield url.render_as_string(hide_password=False)
     finally:
         ended = f"select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = '{name}'"  # noqa: S608
-        _order(f"{ended} and pid <> pg_backend_pid()", "drop schema if exists run_specialist cascade", database=name)
+        _order(
+            f"{ended} and usename = user and pid <> pg_backend_pid()",
+            "drop schema if exists run_specialist cascade",
+            database=name,
+        )
         _empty.append(name)
 
 
