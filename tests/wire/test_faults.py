@@ -284,7 +284,7 @@ async def test_a_redirect_on_the_same_server_is_followed(ask, before):
         faults.ConnectionReset(),
         faults.Truncated(GOOD),
     ],
-    ids=lambda fault: f"{fault}"[:40],
+    ids=lambda fault: f"{type(fault).__name__}-{fault.status}",
 )
 async def test_a_fault_is_described_alike_at_first_and_later(messages_api, fault):
     """A later request, which is sent past the SDK, ends in the same error and advice as the first one of a client."""
