@@ -86,10 +86,12 @@ def test_a_batch_goes_through_the_queue(server, model, write, program):
     assert "5 items, 0 new in the queue" in specialists(*put).stderr
     (batch,) = json.loads(specialists("fleet", "status", "--json").stdout)["batches"]
     assert (batch["state"], batch["items"], batch["queued"]) == ("open", {"waiting": 5}, 5)
+    waiting = program(*put, "--wait", "--out", "answers.jsonl", code=WORKER)
+    hint = "0 of 5 items done · no worker has any now; `specialists worker` starts one"
+    assert any(hint in line for line in waiting.stderr)
     worker = program("worker", code=WORKER)
-    done = specialists(*put, "--wait", "--out", "answers.jsonl")
-    assert done.exit_code == 0, done.stderr
-    assert "0 of 5 items done · no worker has any now; `specialists worker` starts one" in done.stderr
+    _, err = waiting.communicate(timeout=PATIENCE)
+    assert waiting.returncode == 0, err
     rows = [json.loads(line) for line in (path.parent / "answers.jsonl").read_text().splitlines()]
     assert {(row["number"], row["state"]) for row in rows} == {(n, "answered") for n in range(1, 6)}
     assert (len(model.requests), model.paid_again().total()) == (10, 0)

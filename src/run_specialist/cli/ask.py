@@ -223,6 +223,14 @@ def main() -> None:
 _PrepareRun = Callable[..., Awaitable["Run | EndedRun"]]
 
 
+def _view(output: flags.OutputOptions) -> "LiveView | None":
+    if output.json_ or output.events or output.quiet or sys.stderr is None or not sys.stderr.isatty():
+        return None
+    from run_specialist.cli.live import LiveView  # noqa: PLC0415 - only a terminal needs it
+
+    return LiveView()
+
+
 def answer(runner: "Runner", prepare: _PrepareRun, output: flags.OutputOptions, *, chats: bool = False) -> "Outcome":
     """Execute a run, show its progress, and print its outcome.
 
@@ -238,11 +246,7 @@ def answer(runner: "Runner", prepare: _PrepareRun, output: flags.OutputOptions, 
     from run_specialist.api.event_loop import with_bounded_cleanup  # noqa: PLC0415 - as above
     from run_specialist.store.location import shown  # noqa: PLC0415 - as above
 
-    view = None
-    if not (output.json_ or output.events or output.quiet) and sys.stderr is not None and sys.stderr.isatty():
-        from run_specialist.cli.live import LiveView  # noqa: PLC0415 - only a terminal needs it
-
-        view = LiveView()
+    view = _view(output)
     printer = _EventPrinter(sys.stdout)
     runner.loading = view.prepare if view else None
     runner.allowed = None if output.quiet else console.say_allowed

@@ -171,14 +171,14 @@ class Direct:
         transport = http._transport_for_url(request.url)  # noqa: SLF001 - as above
         trace = sys.modules.get("opentelemetry.trace")
         is_own = http.event_hooks == {"request": [], **_HOOKS} and hasattr(transport, "client") and not transport.proxy
-        is_own = is_own and hasattr(client, "_make_status_error_from_response")
+        is_known = hasattr(client, "_make_status_error_from_response")
         logs = map(logging.getLogger, ("httpx2", type(client).__module__.partition(".")[0]))
         is_seen = (
             any(getattr(client, name, None) for name in _VARYING)
             or (trace and not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider))
             or any(log.isEnabledFor(logging.INFO) for log in logs)
         )
-        if not is_own or is_seen or request.headers.get("accept-encoding") != _ENCODINGS:
+        if not (is_own and is_known) or is_seen or request.headers.get("accept-encoding") != _ENCODINGS:
             return None
         import aiohttp  # noqa: PLC0415 - loaded with the request
         import httpx2  # noqa: PLC0415 - as above
@@ -210,7 +210,7 @@ class Direct:
                     self.address, data=body, headers=self.headers, allow_redirects=False, timeout=self.timeout
                 ) as response:
                     status = response.status
-                    if status in _REDIRECTS:
+                    if status in {301, 302, 303, 307, 308}:  # redirects
                         return None
                     if is_success := status < 300:  # noqa: PLR2004 - the first redirect
                         accepted()
@@ -365,8 +365,6 @@ _HOOKS = {"response": [stay_at_origin, bound_body]}
 _ENCODINGS = "gzip, deflate"
 # Attributes of the clients that are set if requests have changing keys, or pass code of the caller.
 _VARYING = ("custom_auth", "_api_key_provider", "_workload_identity_auth", "_middleware")
-# Statuses of replies that the SDK's HTTP client acts on.
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 @contextmanager

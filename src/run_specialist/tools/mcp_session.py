@@ -34,7 +34,7 @@ from run_specialist.specialist.mcp_servers import ServerConfig
 from run_specialist.specialist.problems import shown
 from run_specialist.tools.base import few
 from run_specialist.tools.mcp import Listing, SessionForgotten, Unreachable, replace_lone_surrogates
-from run_specialist.tools.threads import KILL, exits_within, running, signal_group
+from run_specialist.tools.threads import exits_within, running, signal_group
 from run_specialist.version import release
 
 # Server faults are reported as warnings of the run; the library must not log them to the terminal.
@@ -199,7 +199,7 @@ class ServerProcess:
                     try:
                         await self._stop(process, tasks[2])
                     finally:
-                        signal_group(process.pid, KILL)
+                        signal_group(process.pid, signal.SIGKILL)
                         for stream in (to_reader, reader, writer, from_writer):
                             stream.close()
                         for task in tasks:
@@ -254,7 +254,7 @@ class ServerProcess:
         if self._fault or not await exits_within(process, _EXIT_GRACE):
             signal_group(process.pid, signal.SIGTERM)
             if not await exits_within(process, _TERM_GRACE):
-                signal_group(process.pid, KILL)
+                signal_group(process.pid, signal.SIGKILL)
                 await exits_within(process, _TERM_GRACE)
         elif self._ended_early:
             self._exit_code = process.returncode

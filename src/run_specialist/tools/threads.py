@@ -16,7 +16,6 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-KILL = signal.SIGKILL
 # Process groups that were started and not yet stopped.
 _running: set[int] = set()
 # Set in threads of `in_thread`; cancelled once the caller has stopped waiting.
@@ -146,7 +145,7 @@ async def running(command: Sequence[str], limit: int = 65_536, **options: Any) -
     try:
         yield process
     finally:
-        signal_group(process.pid, KILL)
+        signal_group(process.pid, signal.SIGKILL)
         _running.discard(process.pid)
         transport.close()
 
@@ -155,7 +154,7 @@ async def running(command: Sequence[str], limit: int = 65_536, **options: Any) -
 def kill_all() -> None:
     """Kill all processes of `running` immediately, at the end of the program."""
     for pid in _running:
-        signal_group(pid, KILL)
+        signal_group(pid, signal.SIGKILL)
 
 
 async def exits_within(process: Process, seconds: float, poll: float = 0.01) -> bool:
