@@ -1,6 +1,7 @@
 """Requests against a server that tracks its cache: what is read and written, the prompt, and none sent twice."""
 
 import asyncio
+import gzip
 import json
 import os
 import re
@@ -425,8 +426,9 @@ async def test_a_later_request_has_the_key_that_the_client_has_now(messages_api)
     ]
 
 
-async def test_every_request_passes_the_proxy(monkeypatch):
-    """A proxy of the environment gets the later requests, too."""
+@pytest.fixture
+async def small_server():
+    """A server whose replies call `look`, compressed; the targets of its requests are noted."""
     targets = []
 
     async def answered(reader, writer):
@@ -434,12 +436,25 @@ async def test_every_request_passes_the_proxy(monkeypatch):
         targets.append(head.split(" ", 2)[1])
         await reader.readexactly(int(re.search(r"(?i)content-length: (\d+)", head)[1]))
         use = {"type": "tool_use", "id": f"t{len(targets)}", "name": "look", "input": {"query": str(len(targets))}}
-        body = json.dumps({"content": [use], "stop_reason": "tool_use"}).encode()
+        body = gzip.compress(json.dumps({"content": [use], "stop_reason": "tool_use"}).encode())
         writer.write(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: application/json\r\n")
-        writer.write(b"content-length: %d\r\n\r\n%b" % (len(body), body))
+        writer.write(b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
         writer.close()
 
-    async with await asyncio.start_server(answered, "127.0.0.1") as proxy:
-        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}")
-        outcome = await asked("http://api.test", 1)
+    async with await asyncio.start_server(answered, "127.0.0.1") as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", targets
+
+
+async def test_compressed_replies_are_read_at_first_and_later(small_server):
+    """A server may compress its replies, on both ways."""
+    url, targets = small_server
+    assert (await asked(url, 3)).tool_calls.used == 3
+    assert {*targets} == {"/v1/messages"}
+
+
+async def test_every_request_passes_the_proxy(small_server, monkeypatch):
+    """A proxy of the environment gets the later requests, too."""
+    url, targets = small_server
+    monkeypatch.setenv("http_proxy", url)
+    outcome = await asked("http://api.test", 1)
     assert (outcome.tool_calls.used, len(targets), {*targets}) == (1, 4, {"http://api.test/v1/messages"})
