@@ -20,7 +20,7 @@ LIMITS = page("limits")
 STORED = page("stored-runs")
 JSON = page("json")
 DOCUMENTS = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "tests/behaviours.md")),
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "bench").glob("*.md")),
 ]

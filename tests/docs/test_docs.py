@@ -183,7 +183,7 @@ def test_every_page_is_linked_short_and_names_existing_files():
     pages = [path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")]
     assert len(pages) <= 20
     assert sum(len(text.split()) for text in pages) <= 35_000
-    assert 8 < len(table(page("README"), "## Words")) <= 12
+    assert 8 < len(table(page("words"), "# Words")) <= 12
     assert len(README.splitlines()) <= 150
     assert len((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").splitlines()) <= 80
 
@@ -244,7 +244,7 @@ def test_the_reference_is_current_and_complete():
 
 DEFINED = set(
     re.findall(
-        r"^\| ([SXGCEFPRTW]\d*\.\d+) \|", (ROOT / "docs/behaviours.md").read_text(encoding="utf-8"), re.MULTILINE
+        r"^\| ([SXGCEFPRTW]\d*\.\d+) \|", (ROOT / "tests/behaviours.md").read_text(encoding="utf-8"), re.MULTILINE
     )
 )
 
@@ -266,7 +266,7 @@ def used():
 
 
 def test_every_defined_behaviour_has_a_test():
-    """Every behaviour of docs/behaviours.md has a test, and every id in a test's name, such as `x_14`, is defined."""
+    """Every behaviour of tests/behaviours.md has a test, and every id in a test's name, such as `x_14`, is defined."""
     assert len(DEFINED) > 50
     assert DEFINED - set(used()) == set()
     assert {found: place for found, place in used().items() if found not in DEFINED} == {}
