@@ -5,6 +5,7 @@ import gc
 import gzip
 import itertools
 import json
+import logging
 import re
 import threading
 import weakref
@@ -15,6 +16,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from opentelemetry import trace
 
 from run_specialist.loop.evidence import NOTHING_READ
 from run_specialist.providers import transport
@@ -332,6 +334,9 @@ def made(monkeypatch):
 
     watched(httpx2.Request)
     watched(httpx2.Response)
+    # Whatever tracers and logs other tests have set up.
+    monkeypatch.setattr(trace, "get_tracer_provider", trace.ProxyTracerProvider)
+    monkeypatch.setattr(logging.Logger, "isEnabledFor", lambda *_: False)
     gc.disable()
     yield found
     gc.enable()

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import logging
 import os
 import re
 import subprocess
@@ -373,6 +374,9 @@ async def test_later_requests_have_the_headers_that_the_sdk_sends(messages_api, 
     )
     sent, post = [], sdk.post
     monkeypatch.setattr(sdk, "post", lambda *given, **named: sent.append(1) or post(*given, **named))
+    # Whatever tracers and logs other tests have set up.
+    monkeypatch.setattr(trace, "get_tracer_provider", trace.ProxyTracerProvider)
+    monkeypatch.setattr(logging.Logger, "isEnabledFor", lambda *_: False)
     started = api(policy.always_tool("look"))
     assert (await asked(started, 3)).status == "landed"
     first, *others = [
@@ -399,10 +403,11 @@ async def test_what_must_see_each_request_is_not_passed_by(messages_api, monkeyp
         options["http_client"] = DefaultAioHttpClient()
     elif what == "middleware":
         options["middleware"] = [seen]
-    elif what == "log":
-        caplog.set_level("INFO", "httpx2")
-    elif what == "log of the SDK":
-        caplog.set_level("INFO", "anthropic")
+    elif what.startswith("log"):
+        name = "httpx2" if what == "log" else "anthropic"
+        caplog.set_level("INFO", name)
+        # Servers of other tests configure the logs of the process.
+        monkeypatch.setattr(logging.getLogger(name), "disabled", False)
     elif what == "version":
         monkeypatch.delattr(BaseClient, "_make_status_error_from_response")
     elif what == "tracer":
