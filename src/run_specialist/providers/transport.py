@@ -119,7 +119,7 @@ async def send(  # noqa: PLR0913, PLR0917 - what is sent, and how
         accepted()
         # A version of the SDK without one of its parts has no other way.
         with suppress(AttributeError, LookupError):
-            if not retries and (found := Direct.after(response.request, client, url)):
+            if not (retries or response.history) and (found := Direct.after(response.request, client, url)):
                 _DIRECT[client] = found
         return read_object(response.headers.get("content-type", ""), response.content, endpoint)
     stream_class = import_module(endpoint.sdk).AsyncStream[object]
