@@ -19,7 +19,7 @@ from run_specialist.spawning.resuming import begun_with
 from run_specialist.store.ledger import Ledger
 from run_specialist.store.writer import Writer
 from tests.loop.replies import ANSWER, THREE, answers, asks, looks, looks_for
-from tests.loop_jobs import LOOK, job, outcome_of
+from tests.loop_jobs import LOOK, Clock, job, outcome_of
 from tests.scripted_provider import ScriptedProvider, calls, says
 from tests.scripted_specialists import ScriptedSpecialists, write
 from tests.stored_runs import ID, LOOKER, StoredRunHarness, taken
@@ -110,10 +110,15 @@ async def test_w5_an_abort_or_a_cancellation_ends_a_wait(monkeypatch, how):
 
 async def test_w5_the_time_limit_ends_a_wait_and_the_run_lands(monkeypatch):
     """When the working time is over in the middle of a wait, the landing asks for the answer."""
-    monkeypatch.setattr(Retries, "sleep", staticmethod(forever))
-    answer = calls(("respond", {"answer": "mice"}), first_id=2)
-    events = []
-    outcome = await outcome_of(job(ScriptedProvider([BUSY, answer]), limits={Kind.TIME: 0.01}), events)
+    clock, events = Clock(), []
+
+    async def sleep(seconds):
+        clock.now += 0.2
+        await forever(seconds)
+
+    monkeypatch.setattr(Retries, "sleep", staticmethod(sleep))
+    provider = ScriptedProvider([BUSY, calls(("respond", {"answer": "mice"}), first_id=2)])
+    outcome = await Run(job(provider, limits={Kind.TIME: 0.2}), events.append, clock=clock).outcome()
     assert (outcome.status, outcome.answer, outcome.landing.reason) == ("landed", "mice", "time")
     assert len(waits_in(events)) == 1
     assert isinstance(events[0], Started)
