@@ -49,6 +49,8 @@ class Phase(StrEnum):
     SPENT = "spent"
 
 
+_PHASES = tuple(Phase)
+
 COUNTDOWN_FROM = 0.5
 """Default share spent at which the countdown starts."""
 # Minimum time held back for the landing, but at most half of the time limit [s].
@@ -94,6 +96,11 @@ class Limit:
             return Phase.SILENT
         counts_down = limit - self.used <= start if isinstance(start, int) else self.reached(start)
         return Phase.COUNTDOWN if counts_down else Phase.SILENT
+
+    @property
+    def closeness(self) -> tuple[int, float]:
+        """How close the limit is, in a form that can be compared."""
+        return _PHASES.index(self.phase), self.share
 
     def reached(self, share: float) -> bool:
         """Return True if this share of the limit is spent; always False if unlimited."""
@@ -189,18 +196,17 @@ class Budget:
     @property
     def tightest(self) -> Limit:
         """The limit closest to exhaustion; tool calls if nothing is limited."""
-        limited = [limit for limit in self.limits if limit.limit is not None]
-        if len(limited) > 1:
-            return max(limited, key=lambda limit: (_PHASES.index(limit.phase), limit.share))
-        return limited[0] if limited else self.limits[0]
+        tightest = self.limits[0]
+        # A loop without calls while only one kind is limited: this is asked several times a turn.
+        for limit in self.limits[1:]:
+            if limit.limit is not None and (tightest.limit is None or limit.closeness > tightest.closeness):
+                tightest = limit
+        return tightest
 
     @property
     def phase(self) -> Phase:
         """The phase of the tightest kind."""
         return self.tightest.phase
-
-
-_PHASES = tuple(Phase)
 
 
 @cache

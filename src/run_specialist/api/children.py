@@ -22,7 +22,7 @@ from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import Outcome
 from run_specialist.spawning.availability import check_paths, obstacles, powers
 from run_specialist.spawning.extra_tools import equip
-from run_specialist.spawning.prompt_texts import PromptTexts, agent_memory, read_texts
+from run_specialist.spawning.prompt_texts import AgentMemory, PromptTexts, agent_memory, read_texts
 from run_specialist.spawning.spawner import Parent, RunEnvironment, spawn
 from run_specialist.spawning.trust import Claim, RunContext, Trust
 from run_specialist.specialist.loader import SpecialistFile
@@ -100,7 +100,9 @@ class RunEnvironments:
                 if not context.resumed:
                     raise
         secrets = (*keys_of(provider), *extra_tools.secrets, *self.secrets)
-        memory = await in_thread(lambda: agent_memory(context, secrets, is_dry=patch is not None))
+        memory = AgentMemory()
+        if settings.memory is not None:
+            memory = await in_thread(lambda: agent_memory(context, secrets, is_dry=patch is not None))
         warnings = (*capped, *extra_tools.warnings, *uncallable, *refused, *searched, *memory.warnings)
         extra = replace(extra_tools, warnings=warnings)
         environment = RunEnvironment(root, provider, self.tools, self.augmenters, extra, delegate, parent, seconds)

@@ -273,6 +273,8 @@ class PartialReply:
     @property
     def text(self) -> str:
         """The arrived part of the answer, or of the text if `respond` is not being called; never thinking."""
+        if not (self._texts or self._answers):
+            return ""
         text, arguments_json = "".join(self._texts), "".join(self._answers)
         if not arguments_json or (arguments := _decoded(arguments_json, is_cut=True)) is None:
             return spoken(text)
@@ -306,7 +308,7 @@ def normalized(run: RunContext, reply: Reply, sent: transcript.Transcript, turn:
         # With the number of the turn an id is new even if a summary has replaced the earlier calls.
         ids = [f"written_{turn}_{number}" for number in range(1, len(calls) + 1)]
         reply = with_calls(reply, calls, [unique_id(each, taken, f"{each}_") for each in ids])
-    return _bounded(reply)
+    return reply if len(reply.content) <= MOST_CALLS else _bounded(reply)
 
 
 def opening_tokens(opening: Opening) -> int:

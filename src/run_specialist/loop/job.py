@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, Self
 
 from run_specialist import prompts
@@ -79,7 +80,7 @@ class Executed(CallRecord):
 Augmenter = Callable[[Executed], str | Mapping[str, Any] | None]
 """Looks at a finished call and may return a line to append to its result, or JSON fields to merge into it."""
 
-_FIELDS = tuple(each.name for each in fields(CallRecord))
+_values = attrgetter(*(each.name for each in fields(CallRecord)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +98,8 @@ class EarlierCalls:
 
 def spend_call(budget: Budget, record: CallRecord) -> Budget:
     """Return the budget after one more call; no more characters are spent than are left."""
-    left = budget[Kind.CHARACTERS].remaining
-    characters = len(record.text) if left is None else min(len(record.text), left)
+    text = budget.limits[Kind.CHARACTERS.place]
+    characters = len(record.text) if text.limit is None else min(len(record.text), text.remaining or 0)
     spent = budget.spend_all({Kind.TOOL_CALLS: 1, Kind.CHARACTERS: characters})
     return spent.spend_all(record.drawn) if record.drawn else spent
 
@@ -112,8 +113,7 @@ def in_call_order(budget: Budget, records: Sequence[CallRecord]) -> list[Execute
     for number, record in enumerate(records, 1):
         cut = record.cut(budget[Kind.CHARACTERS].remaining)
         budget = spend_call(budget, cut)
-        fields_of_record = {name: getattr(cut, name) for name in _FIELDS}
-        executed.append(Executed(**fields_of_record, budget=budget, number=number, of_turn=len(records)))
+        executed.append(Executed(*(*_values(cut), budget, number, len(records))))
     return executed
 
 

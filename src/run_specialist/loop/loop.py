@@ -71,11 +71,11 @@ class Loop:
             self.landing.begin_if_spent(self._run.account.budget)
             if self.landing.is_active:
                 self._first_search.leave_short()
-            if self.landing.is_over:
-                limit = self._run.account.limit(self.landing.reason)
-                amount = limit.kind.label if limit.limit is None else units.amount(limit.kind, limit.limit)
-                error = f"no answer at the limit of {amount}; raise {limit.kind.key} to continue"
-                return Ending("partial", error=error)
+                if self.landing.is_over:
+                    limit = self._run.account.limit(self.landing.reason)
+                    amount = limit.kind.label if limit.limit is None else units.amount(limit.kind, limit.limit)
+                    error = f"no answer at the limit of {amount}; raise {limit.kind.key} to continue"
+                    return Ending("partial", error=error)
             self._tell_what_was_added()
             await self._checkpoint.record_and_wait()
             if not await self._make_room():

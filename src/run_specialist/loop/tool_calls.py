@@ -18,7 +18,7 @@ from run_specialist.loop.observing import Observers
 from run_specialist.record.events import BudgetSpent, Called, CallPhase, Event, Warned
 from run_specialist.record.journal import Record, Returned
 from run_specialist.record.messages import Reply, ToolCall, ToolResult, server_calls
-from run_specialist.tools.base import ChildContext, Context, Output
+from run_specialist.tools.base import ChildContext, Context, Output, Tool
 from run_specialist.tools.respond import NAME as RESPOND
 
 
@@ -116,7 +116,7 @@ class Dispatcher:
         async with asyncio.TaskGroup() as group:
             tasks = [self._start(group, call, number, most) for number, call in enumerate(calls, first_number)]
         # Before the first result is read, the time of all calls is spent.
-        budget = budget.spend(self._run.account.elapsed - begun, Kind.TIME)
+        budget = budget.spend_all({Kind.TIME: self._run.account.elapsed - begun})
         results = []
         for number, executed in enumerate(in_call_order(budget, [task.result() for task in tasks]), first_number):
             self._run.account.spend(len(executed.text), Kind.CHARACTERS)
@@ -180,20 +180,23 @@ class Dispatcher:
 
     async def _execute(self, call: ToolCall, number: int, most: float) -> CallRecord:
         self._run.observers.notify(Called("started", call.id, call.name, call.arguments))
-        hide = self._run.job.hide
+        hide, tool = self._run.job.hide, self._tools.get(call.name)
         async with self._gate:
             begun = time.monotonic()
             with observing.execute_tool(call) as span:
-                output, raised, drawn = await self._answer(call, most)
+                output, raised, drawn = await self._answer(call, tool, most)
                 is_error = raised is not None or output.is_error
-                text, tool = hide(output.text), self._tools.get(call.name)
+                text = hide(output.text)
                 if tool and tool.numbered and not is_error:
                     text = numbered(text, number)
-                record = self._archived(CallRecord(call, text, is_error, note=hide(output.note), drawn=drawn))
+                record = CallRecord(call, text, is_error, note=hide(output.note), drawn=drawn)
+                record = self._archived(record, is_numbered=bool(tool and tool.numbered))
                 span.returned(record.text, raised, is_error=is_error)
             return self._record(record, number, time.monotonic() - begun)
 
-    async def _answer(self, call: ToolCall, most: float) -> tuple[Output, BaseException | None, Mapping[Kind, float]]:
+    async def _answer(
+        self, call: ToolCall, tool: Tool | None, most: float
+    ) -> tuple[Output, BaseException | None, Mapping[Kind, float]]:
         """Call the tool; return its output, the exception that the output describes, and what a child run spent.
 
         Raises only cancellations, KeyboardInterrupt and GeneratorExit.
@@ -202,7 +205,7 @@ class Dispatcher:
         child_budget = ChildBudget(self._run.account, self._run.observers, shared=shared)
         raised: BaseException | None = None
         try:
-            output = await self._output(call, child_budget, most)
+            output = await self._output(call, tool, child_budget, most)
         except ToolError as error:
             output, raised = Output(prompts.failed(call.name, str(error))), error
         except (KeyboardInterrupt, GeneratorExit):
@@ -213,13 +216,12 @@ class Dispatcher:
                 # The tool may have converted the cancellation into its own exception.
                 raise asyncio.CancelledError from error
             output, raised = Output(prompts.failed(call.name, error_line(error))), error
-        if self._tools.runs_child(call.name):
+        if tool and tool.runs_child:
             # The child may have failed before it reserved its share.
             child_budget.leave()
         return output, raised, child_budget.drawn
 
-    async def _output(self, call: ToolCall, child_budget: ChildBudget, most: float) -> Output:
-        tool = self._tools.get(call.name)
+    async def _output(self, call: ToolCall, tool: Tool | None, child_budget: ChildBudget, most: float) -> Output:
         if tool is None:
             raise ToolError(f"there is no such tool; there are {', '.join(self._tools.names)}")
         if call.arguments is None:
@@ -228,16 +230,18 @@ class Dispatcher:
         left, reason = self._run.account.seconds_left(in_landing=False), ""
         if left is not None and left < seconds:
             seconds, reason = left, ", when the time of the run was up"
-        known = (self._run.job.run_id, call.id, self._run.account.budget, seconds)
-        context = Context(*known, log=self._log)
-        if tool.runs_child:
-            context = ChildContext(*known, child_budget, self._run.stop.notifying, self._run.steered, log=self._log)
+        context = None
+        if tool.takes_context:
+            known = (self._run.job.run_id, call.id, self._run.account.budget, seconds)
+            context = Context(*known, log=self._log)
+            if tool.runs_child:
+                context = ChildContext(*known, child_budget, self._run.stop.notifying, self._run.steered, log=self._log)
         output = await tool.call_within(seconds, call.arguments, context)
         if output is None:
             raise ToolError(f"no result within {seconds:.3g} seconds{reason}")
         return output
 
-    def _archived(self, record: CallRecord) -> CallRecord:
+    def _archived(self, record: CallRecord, *, is_numbered: bool) -> CallRecord:
         """Archive the complete output and cut it to the result limit."""
         archive, limit = self._run.job.archive, self._run.job.result_chars(len(self._running))
         cut = record.cut(limit)
@@ -245,12 +249,11 @@ class Dispatcher:
             return cut
         begin = archive.add(record.call.id, record.text)
         # A file tool keeps to the limit of one result and says how to read on, but does not know about the other calls.
-        tool = self._tools.get(record.call.name)
-        says_how = cut.note and limit == self._run.job.settings.tool_result_limit and not (tool and tool.numbered)
+        says_how = cut.note and limit == self._run.job.settings.tool_result_limit and not is_numbered
         if not cut.truncated or says_how:
             return cut
         note = prompts.read_on(record.call.id, begin + limit, begin + len(record.text))
-        return replace(cut, note="\n".join(filter(None, [note, cut.note if tool and tool.numbered else ""])))
+        return replace(cut, note="\n".join(filter(None, [note, cut.note if is_numbered else ""])))
 
     def _record(self, record: CallRecord, number: int, seconds: float) -> CallRecord:
         """Store and report a call as soon as it returns; the order may differ from call order."""

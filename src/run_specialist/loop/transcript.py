@@ -63,12 +63,14 @@ class Transcript:
 
         landing_instruction: the last line of the answered request.
         """
-        before, self._history = self.tokens, self.messages(landing_instruction)
-        if content := sendable(reply.content):
+        content = sendable(reply.content)
+        before = self.tokens if has_server_calls(content) else 0
+        self._history = self.messages(landing_instruction)
+        if content:
             self._history.append(Message("assistant", content))
         self._tail = Message.results(results) if results else None
         self.history_tokens = reply.usage.total_tokens
-        if before and has_server_calls(content):
+        if before:
             # The usage then has the same input several times: once for each step of the API between its tools.
             self.history_tokens = min(self.history_tokens, before + estimate(self._history[-1:]))
 

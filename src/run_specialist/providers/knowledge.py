@@ -185,7 +185,7 @@ class Knowledge:
         warning = FORCE_IGNORED if self.learn_from(request, reply) else ""
         if self.has_answered_unread(request, reply, tools):
             warning = UNREAD
-        if warning or any(call.is_named for call in leaked_calls(reply, tools)):
+        if warning or (not reply.calls and any(call.is_named for call in leaked_calls(reply, tools))):
             self.capabilities = replace(self.capabilities, json_calls=True)
         return reply.with_warning(warning)
 
@@ -208,13 +208,13 @@ class Knowledge:
 
     def has_answered_unread(self, request: Request, reply: Reply, tools: Collection[str]) -> bool:
         """Count a reply that answers without having read anything; return whether it is the one to warn about."""
-        if reply.stop not in {Stop.ANSWERED, Stop.WANTS_TOOLS} or not (reply.calls or reply.text):
+        if request.has_read or reply.stop not in {Stop.ANSWERED, Stop.WANTS_TOOLS} or not (reply.calls or reply.text):
             return False
         if any(call.name != RESPOND for call in reply.calls or leaked_calls(reply, tools)):
             return False
         # It is an answer; does its request offer tools to a model that has not called any yet?
         is_free = request.choice is Choice.AUTO and request.landing_instruction is None
-        if not (is_free and any(name != RESPOND for name in tools)) or request.has_read:
+        if not (is_free and any(name != RESPOND for name in tools)):
             return False
         self.unread += 1
         return self.unread == _MOST_UNREAD

@@ -228,10 +228,17 @@ _PATTERNS = (
     rf"(?<!-)[MNO][A-Za-z0-9]{{23,27}}\.{_WORD}{{6}}\.{_WORD}{{27,40}}",
 )
 _TOKEN = re.compile(rf"(?<!\w)(?:{'|'.join(_PATTERNS)})")
-_LONG_WORD = re.compile("[A-Za-z0-9_.~/+=:-]{18,}")
+_LONG_WORD_LENGTH = 18
+_LONG_WORD = re.compile(f"[A-Za-z0-9_.~/+=:-]{{{_LONG_WORD_LENGTH},}}")
 
 
 def tokens(text: str) -> Iterator[TextSpan]:
     """Yield the spans of tokens of known services in a text."""
-    for word in _LONG_WORD.finditer(text):
-        yield from (found.span() for found in _TOKEN.finditer(text, *word.span()))
+    end = 0
+    # Most texts have few long words, and `split` finds these several times faster than a pattern.
+    for part in text.split():
+        if len(part) >= _LONG_WORD_LENGTH:
+            start = text.index(part, end)
+            end = start + len(part)
+            for word in _LONG_WORD.finditer(text, start, end):
+                yield from (found.span() for found in _TOKEN.finditer(text, *word.span()))

@@ -301,9 +301,12 @@ class Tool:
     instead: "Tool | None" = None
     """The local tool's definition for an endpoint that does not run the tool itself; None if there is none."""
     _parameters: Parameters = field(init=False, repr=False, compare=False)
+    takes_context: bool = field(init=False, repr=False, compare=False)
+    """Whether the function has a parameter for the context of its call."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_parameters", parameters_of(self.function))
+        object.__setattr__(self, "takes_context", self._parameters.context is not None)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - any signature
         """Call the wrapped function directly."""
