@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from math import inf
-from typing import Any
+from typing import Any, cast
 
 from run_specialist import prompts
 from run_specialist.budget import Budget, Kind, Phase
@@ -113,12 +113,18 @@ class Dispatcher:
         self._running = range(first_number, self.started + 1)
         # The children of a turn share the remaining budget.
         self._run.account.waiting_children = sum(self._tools.runs_child(call.name) for call in calls)
-        async with asyncio.TaskGroup() as group:
-            tasks = [self._start(group, call, number, most) for number, call in enumerate(calls, first_number)]
+        if len(calls) == 1:
+            # A task of its own would take a tenth of the time of a turn.
+            returned = [await self._work(calls[0], first_number, most)]
+        else:
+            numbered_calls = enumerate(calls, first_number)
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._work(call, number, most)) for number, call in numbered_calls]
+            returned = [task.result() for task in tasks]
         # Before the first result is read, the time of all calls is spent.
         budget = budget.spend_all({Kind.TIME: self._run.account.elapsed - begun})
         results = []
-        for number, executed in enumerate(in_call_order(budget, [task.result() for task in tasks]), first_number):
+        for number, executed in enumerate(in_call_order(budget, returned), first_number):
             self._run.account.spend(len(executed.text), Kind.CHARACTERS)
             # An `Executed` would keep its budget alive: more than half of the objects that a call leaves behind.
             self._records[number] = self._records[number].cut(len(executed.text))
@@ -152,21 +158,22 @@ class Dispatcher:
         self._run.observers.notify(Called("skipped", call.id, call.name, call.arguments, text=why))
         return ToolResult(call.id, why, is_error=True)
 
-    def _start(self, group: asyncio.TaskGroup, call: ToolCall, number: int, most: float) -> asyncio.Task[CallRecord]:
+    async def _work(self, call: ToolCall, number: int, most: float) -> CallRecord:
+        """Answer a call by running it, or by the result of an identical one; several calls have a task each."""
         if number in self._cut_off:
-            return group.create_task(self._recall(call, number))
+            # Begun before the process ended; if it had not returned, it is not run again.
+            return self._records.get(number) or self._record_unfinished(call, number, prompts.PROCESS_ENDED)
         tool = self._tools.get(call.name)
         if tool is None or not tool.repeatable:
-            return group.create_task(self._execute(call, number, most))
+            return await self._execute(call, tool, number, most)
         key = call.key
         if (first := self._first.get(key)) is not None:
-            return group.create_task(self._repeat(first, call, number))
-        task = self._first[key] = group.create_task(self._execute(call, number, most))
-        return task
-
-    async def _recall(self, call: ToolCall, number: int) -> CallRecord:
-        """Return a result from before the process ended; a call that had not returned is not run again."""
-        return self._records.get(number) or self._record_unfinished(call, number, prompts.PROCESS_ENDED)
+            return await self._repeat(first, call, number)
+        if len(self._running) > 1:
+            # Identical calls of the turn wait for this one.
+            self._first[key] = cast("asyncio.Task[CallRecord]", asyncio.current_task())
+        record = self._first[key] = await self._execute(call, tool, number, most)
+        return record
 
     def _record_unfinished(self, call: ToolCall, number: int, why: str) -> CallRecord:
         return self._record(CallRecord(call, why.format(tool=call.name), is_error=True), number, 0.0)
@@ -178,9 +185,9 @@ class Dispatcher:
             self._run.job.archive.add(call.id, done.all)
         return self._record(replace(done, call=call, repeated=True), number, 0.0)
 
-    async def _execute(self, call: ToolCall, number: int, most: float) -> CallRecord:
+    async def _execute(self, call: ToolCall, tool: Tool | None, number: int, most: float) -> CallRecord:
         self._run.observers.notify(Called("started", call.id, call.name, call.arguments))
-        hide, tool = self._run.job.hide, self._tools.get(call.name)
+        hide = self._run.job.hide
         async with self._gate:
             begun = time.monotonic()
             with observing.execute_tool(call) as span:
@@ -204,6 +211,9 @@ class Dispatcher:
         shared = self._run.job.settings.share_budget
         child_budget = ChildBudget(self._run.account, self._run.observers, shared=shared)
         raised: BaseException | None = None
+        task = asyncio.current_task()
+        # The caller of the run may have ignored an earlier one.
+        cancelled_before = task.cancelling() if task else 0
         try:
             output = await self._output(call, tool, child_budget, most)
         except ToolError as error:
@@ -212,7 +222,7 @@ class Dispatcher:
             raise
         # The model reads every other exception, even one that would end a task or a program, and the run continues.
         except BaseException as error:
-            if (task := asyncio.current_task()) and task.cancelling():
+            if task and task.cancelling() > cancelled_before:
                 # The tool may have converted the cancellation into its own exception.
                 raise asyncio.CancelledError from error
             output, raised = Output(prompts.failed(call.name, error_line(error))), error

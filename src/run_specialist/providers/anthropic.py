@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any
 
@@ -173,7 +174,8 @@ class AnthropicConversation:
                 if not is_last:
                     varying |= self._marker
                 # The last message of the previous request was written to the cache; the newest one is new.
-                (place,) = [place for place, one in enumerate(messages) if one.role == "user"][-2:-1] or (-1,)
+                places = (place for place in reversed(range(len(messages))) if messages[place].role == "user")
+                place = next(islice(places, 1, None), -1)
                 new_blocks = sum(map(len, map(_CONTENT, messages[place + 1 :])))
                 if place >= 0 and (is_last or new_blocks > LOOKBACK_BLOCKS):
                     *blocks, last = messages[place].content

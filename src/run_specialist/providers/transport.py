@@ -251,10 +251,16 @@ def read_object(content_type: str, body: bytes, endpoint: Endpoint) -> dict[str,
         kind = _MEDIA_TYPE.match(content_type)
         named = kind[0] if kind else "no content type"
         raise ProviderError(f"the server answered with {named}, not JSON; {endpoint.wrong_server}")
+    from jiter import from_json  # noqa: PLC0415 - as above
+
     try:
-        value = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise ProviderError(f"the server answered with incomplete or invalid JSON ({error}); try again") from error
+        value = from_json(body)
+    except ValueError:
+        # It is five times as fast, but takes no lone surrogates and no deep nesting.
+        try:
+            value = json.loads(body)
+        except (ValueError, RecursionError) as error:
+            raise ProviderError(f"the server answered with incomplete or invalid JSON ({error}); try again") from error
     if not isinstance(value, dict):
         raise ProviderError(f"the server answered with JSON that is not an object; {endpoint.wrong_server}")
     return value

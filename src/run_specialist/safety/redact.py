@@ -61,14 +61,15 @@ def credentials(environment: Mapping[str, str]) -> tuple[str, ...]:
 
     Values that are URLs or paths of existing files are not secrets.
     """
-    named = (value.strip() for name, value in environment.items() if _NAMED.search(name))
+    given = [*environment.items()]
+    named = (value.strip() for name, value in given if _NAMED.search(name))
     secrets = [value for value in named if "://" not in value and not _is_path(value)]
-    return (*secrets, *(password for value in environment.values() for password in passwords(value)))
+    return (*secrets, *(password for _, value in given if "@" in value for password in passwords(value)))
 
 
 def passwords(url: str) -> tuple[str, ...]:
     """Return the password of a URL as written and decoded; empty if there is none."""
-    found = _PASSWORD_IN_A_URL.match(url) if "@" in url else None
+    found = _PASSWORD_IN_A_URL.match(url)
     return (found[1], unquote(found[1])) if found else ()
 
 

@@ -379,7 +379,7 @@ def fields_of(value: Any) -> dict[str, Any]:  # noqa: ANN401 - any dataclass
 
 @lru_cache(KINDS)
 def _names(kind: type) -> tuple[str, ...]:
-    return tuple(each.name for each in fields(kind))
+    return tuple(each.name for each in fields(kind) if each.init)
 
 
 def _serializable(value: object, depth: int) -> object:
