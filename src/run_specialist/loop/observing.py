@@ -318,6 +318,11 @@ class Observers:
         self.changes: list[FileChange] = []
         """What the tools of the run have done to files so far, oldest first."""
 
+    @property
+    def are_any(self) -> bool:
+        """Whether anybody hears of events."""
+        return bool(self._listeners) or self.journal is not None
+
     def notify(self, event: Event) -> None:
         """Record an event and notify the listeners; secrets are masked in a warning, which may quote foreign code."""
         if isinstance(event, Warned):

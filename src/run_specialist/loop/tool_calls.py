@@ -268,9 +268,10 @@ class Dispatcher:
     def _record(self, record: CallRecord, number: int, seconds: float) -> CallRecord:
         """Store and report a call as soon as it returns; the order may differ from call order."""
         self._records[number] = record
-        self._report(record, number, seconds)
-        self._budget = spend_call(self._budget, record)
-        self._run.observers.notify(BudgetSpent.of(self._budget.tightest))
+        if self._run.observers.are_any:
+            self._report(record, number, seconds)
+            self._budget = spend_call(self._budget, record)
+            self._run.observers.notify(BudgetSpent.of(self._budget.tightest))
         return record
 
     def _report(self, record: CallRecord, number: int, seconds: float) -> None:

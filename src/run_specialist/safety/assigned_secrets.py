@@ -135,9 +135,9 @@ def _place_of(text: str, start: int, end: int) -> _Place | None:
 _OF_NAMES = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."
 
 
-_ANCHORS = tuple(
-    # Each pattern starts with literal letters, for which `re` searches fastest.
-    re.compile(rf"{word}(?={_SUFFIX}[\\\"'`\]*]{{0,4}}[ \t]{{0,20}}(?:[:=>?!]|\\\r?\n))")
+_ANCHORS = {
+    # Each pattern starts with literal letters, for which `re` searches fastest, and `in` even faster.
+    word[:3]: re.compile(rf"{word}(?={_SUFFIX}[\\\"'`\]*]{{0,4}}[ \t]{{0,20}}(?:[:=>?!]|\\\r?\n))")
     for word in (
         "pass(?:word|wd|phrase|(?<=_pass))",
         "pwd(?<![a-z]pwd)",
@@ -147,7 +147,7 @@ _ANCHORS = tuple(
         "key",
         "_auth",
     )
-)
+}
 _FLAG = re.compile(
     r"""--(?=[a-z])[a-z-]{0,40}(?:password|passwd|passphrase|secret|token|api-?key|access-key)"""
     r"""[ \t]+["']?(?![-$<{\[%])([^\s"'`]{4,})"""
@@ -167,9 +167,9 @@ def assigned(text: str, lower: str) -> Iterator[TextSpan]:
     flags = (found for found in _FLAG.finditer(text if "--" in text else "") if not found[1].isalpha())
     netrc = _NETRC.finditer(text if "login" in text or "netrc" in text else "")
     yield from (found.span(1) for found in (*flags, *netrc) if not _PLACEHOLDER.fullmatch(found[1][:1_000]))
-    for anchor in _ANCHORS:
+    for hint, anchor in _ANCHORS.items():
         done = 0
-        for word in anchor.finditer(lower):
+        for word in anchor.finditer(lower) if hint in lower else ():
             if word.start() >= done and (place := _place_of(text, *word.span())) and (span := _value(place)):
                 yield span
                 done = span[1]

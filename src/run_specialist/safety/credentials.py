@@ -65,15 +65,15 @@ _FULL = re.compile(
 _WIDTH = 64
 
 
-def without_private_keys(text: str) -> str:
-    """Mask all private keys in a text, even if the first or last line of a key is missing."""
+def without_private_keys(text: str, longest: int) -> str:
+    """Mask all private keys in a text, even if the first or last line of a key is missing.
+
+    longest: length of its longest word, blanks aside [characters].
+    """
     if "PRIVATE KEY" in text:
         text = _COMPLETE.sub(lambda found: MASK if _holds_key(found["body"]) else found[0], text)
-    elif "Private-Lines" not in text:
-        # Long lines that end in a long word are rare.
-        ends = (line[-_WIDTH:] for line in text.split("\n") if len(line) >= _WIDTH)
-        if all(" " in end for end in ends) or not _LONG.search(text):
-            return text
+    elif "Private-Lines" not in text and (longest < _WIDTH or not _LONG.search(text)):
+        return text
     return masked(text, _key_spans(text))
 
 
@@ -232,13 +232,7 @@ _LONG_WORD_LENGTH = 18
 _LONG_WORD = re.compile(f"[A-Za-z0-9_.~/+=:-]{{{_LONG_WORD_LENGTH},}}")
 
 
-def tokens(text: str) -> Iterator[TextSpan]:
-    """Yield the spans of tokens of known services in a text."""
-    end = 0
-    # Most texts have few long words, and `split` finds these several times faster than a pattern.
-    for part in text.split():
-        if len(part) >= _LONG_WORD_LENGTH:
-            start = text.index(part, end)
-            end = start + len(part)
-            for word in _LONG_WORD.finditer(text, start, end):
-                yield from (found.span() for found in _TOKEN.finditer(text, *word.span()))
+def tokens(text: str, longest: int) -> Iterator[TextSpan]:
+    """Yield the spans of tokens of known services in a text; longest: as for `without_private_keys`."""
+    for word in _LONG_WORD.finditer(text) if longest >= _LONG_WORD_LENGTH else ():
+        yield from (found.span() for found in _TOKEN.finditer(text, *word.span()))
