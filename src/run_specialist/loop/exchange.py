@@ -233,8 +233,11 @@ class Exchange:
 
     async def _in_time(self, work: Awaitable[_T], seconds_left: float | None) -> _T | None:
         """Await within the time limit; return None if time runs out, or if the run is to stop before a retry."""
+        timeout = asyncio.timeout(seconds_left)
         try:
-            async with asyncio.timeout(seconds_left) as timeout:
+            if seconds_left is None:
+                return await work
+            async with timeout:
                 return await work
         except StopRequested:
             return None

@@ -246,9 +246,9 @@ def has_thought(messages: Iterable[Message]) -> bool:
     return any(is_thought(message.blocks) for message in messages if message.role == "assistant")
 
 
-def is_thought(blocks: Iterable[Block]) -> bool:
+def is_thought(blocks: Sequence[Block]) -> bool:
     """Return whether the blocks of a turn contain thinking."""
-    blocks = tuple(blocks)
+    is_tagged = False
     for block in blocks:
         extra = block.get("chat")
         # Chat completions have no standard name for it: `reasoning`, `reasoning_content`, `thinking`.
@@ -256,5 +256,5 @@ def is_thought(blocks: Iterable[Block]) -> bool:
         listed = " ".join(map(str, names))
         if "thinking" in listed or "reasoning" in listed:
             return True
-    text = text_of(blocks)
-    return spoken(text) != text
+        is_tagged = is_tagged or "think>" in str(block.get("text"))
+    return is_tagged and spoken(text := text_of(blocks)) != text

@@ -345,7 +345,7 @@ class Tool:
         partial result is awaited.
         Raises as `call` does.
         """
-        work = asyncio.ensure_future(self._call_catching(arguments, context))
+        work = asyncio.create_task(self._call_catching(arguments, context))
         cancelled: asyncio.CancelledError | None = None
         try:
             await asyncio.wait([work], timeout=None if math.isinf(seconds) else seconds)
