@@ -34,7 +34,7 @@ class HeldWalk:
 
         @contextmanager
         def held(folder: Folder) -> Iterator[Iterator[object]]:
-            if Path(folder.path).name != "specialists":
+            if Path(f"/proc/self/fd/{folder.descriptor}").resolve().name != "specialists":
                 self.listings += 1
                 self.entered.set()
                 assert self.released.wait(PATIENCE)

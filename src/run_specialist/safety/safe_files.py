@@ -26,13 +26,11 @@ from typing import BinaryIO
 # `locate` first resolves the symlinks of a path and rejects a path outside its root; `open_file` then opens the result
 # without following symlinks.
 
-# False on Windows, where full paths are opened and only the last component is checked for a symlink.
-_HELD = {os.open, os.stat} <= os.supports_dir_fd and os.scandir in os.supports_fd
-_NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-_FOLDER = _NO_LINK | getattr(os, "O_DIRECTORY", 0)
+_NO_LINK = os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER = _NO_LINK | os.O_DIRECTORY
 # Traversing a folder needs fewer permissions than listing it.
 _THROUGH = _FOLDER | getattr(os, "O_PATH", os.O_RDONLY)
-_NO_WAIT = _NO_LINK | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
+_NO_WAIT = _NO_LINK | os.O_NONBLOCK | os.O_NOCTTY
 _FILE = _NO_WAIT | os.O_RDONLY
 _NEW = _NO_WAIT | os.O_WRONLY | os.O_CREAT
 
@@ -55,33 +53,28 @@ class OutsideRoot(OSError):
 class Folder:
     """A folder held open by a descriptor, so that changes of its path have no effect."""
 
-    path: str
-    """Path of the folder; used only if there is no descriptor."""
     descriptor: int | None
-    """File descriptor; None if the platform cannot hold folders open."""
+    """File descriptor; None for the folder of a path that the user chose, whose names are whole paths."""
 
     def folder(self, name: str) -> "Folder":
         """Open a subfolder; raises OSError, also for a symlink."""
-        path = os.path.join(self.path, name)  # noqa: PTH118 - pathlib would take longer than opening the folder
-        if self.descriptor is None and os.path.islink(path):  # noqa: PTH114 - as above
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        return Folder(path, None if self.descriptor is None else os.open(name, _THROUGH, dir_fd=self.descriptor))
+        return Folder(os.open(name, _THROUGH, dir_fd=self.descriptor))
 
     def info(self, name: str) -> os.stat_result:
         """Return the status of an entry, of a symlink itself; raises OSError."""
-        return os.stat(self.named(name), dir_fd=self.descriptor, follow_symlinks=False)
+        return os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
 
     def file(self, name: str) -> BinaryIO:
         """Open a regular file; raises OSError, also for a FIFO or device, which could block."""
         if not _is_stored(self.info(name)):
             raise NotRegular
-        return _checked(os.open(self.named(name), _FILE, dir_fd=self.descriptor), "rb")
+        return _checked(os.open(name, _FILE, dir_fd=self.descriptor), "rb")
 
     def create(self, name: str, *, overwrite: bool, mode: int = 0o666) -> BinaryIO:
         """Create or truncate a regular file for writing; raises OSError, FileExistsError unless `overwrite`."""
         flags = _NEW if overwrite else _NEW | os.O_EXCL
         # Truncate only after the check that it is a regular file.
-        file = _checked(os.open(self.named(name), flags, mode, dir_fd=self.descriptor), "wb")
+        file = _checked(os.open(name, flags, mode, dir_fd=self.descriptor), "wb")
         file.truncate()
         return file
 
@@ -89,26 +82,21 @@ class Folder:
     def listing(self) -> "Iterator[Iterator[os.DirEntry[str]]]":
         """Return a context with an iterator over the entries, in no particular order; raises OSError."""
         # A folder that can be traversed need not be open for reading.
-        readable = None if self.descriptor is None else os.open(".", _FOLDER | os.O_RDONLY, dir_fd=self.descriptor)
+        readable = os.open(".", _FOLDER | os.O_RDONLY, dir_fd=self.descriptor)
         try:
-            with os.scandir(self.path if readable is None else readable) as found:
+            with os.scandir(readable) as found:
                 yield found
         finally:
-            if readable is not None:
-                os.close(readable)
+            os.close(readable)
 
     def unlink(self, name: str) -> None:
         """Delete a file, or a symlink itself; raises OSError."""
-        os.unlink(self.named(name), dir_fd=self.descriptor)
+        os.unlink(name, dir_fd=self.descriptor)
 
     def close(self) -> None:
         """Close the descriptor."""
         if self.descriptor is not None:
             os.close(self.descriptor)
-
-    def named(self, name: str) -> str:
-        """Return what a function of `os` takes together with the descriptor."""
-        return name if self.descriptor is not None else os.path.join(self.path, name)  # noqa: PTH118 - as above
 
 
 def way(root: Path, relative: str) -> Generator[Folder]:
@@ -117,7 +105,7 @@ def way(root: Path, relative: str) -> Generator[Folder]:
     relative: path with `/`, without `..`; empty = only the root.
     Raises OSError if a component cannot be opened, e.g. a symlink.
     """
-    here = Folder(str(root), os.open(root, _THROUGH) if _HELD else None)
+    here = Folder(os.open(root, _THROUGH))
     try:
         yield here
         for name in names(relative):
@@ -186,12 +174,11 @@ def create_file(path: Path, root: Path | None, *, overwrite: bool) -> BinaryIO:
 @contextmanager
 def _parent(path: Path, root: Path | None) -> Iterator[tuple[Folder, str]]:
     """Return a context that holds the parent folder of a path's target open, with the file name."""
-    top, relative = locate(path, root)
     if root is None:
-        # A path that the user chose: its folders need not be held open, or be readable.
-        yield Folder(str(top), None), relative or "."
+        # Its folders need not be held open, or be readable.
+        yield Folder(None), os.path.realpath(path)
         return
-    with place(top, relative) as found:
+    with place(*locate(path, root)) as found:
         yield found
 
 
@@ -220,7 +207,7 @@ def _is_stored(info: os.stat_result) -> bool:
 def _proc_device() -> int | None:
     """Return the device number of the kernel's process files, with their environment; None if the system has none."""
     with suppress(OSError):
-        return os.stat("/proc/self").st_dev  # noqa: PTH116 - as above
+        return os.stat("/proc/self").st_dev  # noqa: PTH116 - pathlib would take longer
     return None
 
 
@@ -273,7 +260,7 @@ def state_at(root: Path, relative: str) -> tuple[str | None, bytes | None]:
     with suppress(FileNotFoundError, NotADirectoryError), place(root, relative) as (here, name):
         info, data = here.info(name), None
         if stat.S_ISLNK(info.st_mode):
-            data = os.fsencode(os.readlink(here.named(name), dir_fd=here.descriptor))
+            data = os.fsencode(os.readlink(name, dir_fd=here.descriptor))
         elif stat.S_ISREG(info.st_mode) and info.st_size <= LARGEST:
             # A command may have made its own file unreadable.
             is_closed = not info.st_mode & stat.S_IRUSR
@@ -292,15 +279,15 @@ def make_link(root: Path, relative: str, target: str) -> None:
     """Create a symlink, and the missing folders above it; raises OSError, FileExistsError if there is something."""
     make_folders(root, relative.rpartition("/")[0])
     with place(root, relative) as (here, name):
-        os.symlink(target, here.named(name), dir_fd=here.descriptor)
+        os.symlink(target, name, dir_fd=here.descriptor)
 
 
 def set_mode(root: Path, relative: str, mode: int) -> None:
     """Set the permissions of a regular file; raises OSError."""
     with place(root, relative) as (here, name):
-        if here.descriptor is None or not hasattr(os, "O_PATH"):
+        if not hasattr(os, "O_PATH"):
             with here.file(name):
-                os.chmod(here.named(name), mode & _PERMISSIONS, dir_fd=here.descriptor)
+                os.chmod(name, mode & _PERMISSIONS, dir_fd=here.descriptor)
             return
         descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here.descriptor)
         try:
@@ -324,7 +311,7 @@ def unlink_file(root: Path, relative: str, expected: str, *, folders: int) -> No
         here.unlink(name)
     for _ in range(folders):
         with suppress(OSError), place(root, above) as (here, name):
-            os.rmdir(here.named(name), dir_fd=here.descriptor)
+            os.rmdir(name, dir_fd=here.descriptor)
         above = above.rpartition("/")[0]
 
 
@@ -359,9 +346,7 @@ def replace_file(root: Path, relative: str, data: bytes, *, expected: str | None
                     _unchanged(here, name, expected)
                 elif _link(here, temporary, name):
                     return
-                os.replace(
-                    here.named(temporary), here.named(name), src_dir_fd=here.descriptor, dst_dir_fd=here.descriptor
-                )
+                os.replace(temporary, name, src_dir_fd=here.descriptor, dst_dir_fd=here.descriptor)
         finally:
             # It is still there if anything failed.
             with suppress(OSError):
@@ -415,12 +400,12 @@ def _write_new(here: Folder, name: str, data: bytes, mode: int | None, owner: tu
         file.write(data)
         file.flush()
         info = os.fstat(file.fileno())
-        if owner is not None and hasattr(os, "fchown") and (info.st_uid, info.st_gid) != owner:
+        if owner is not None and (info.st_uid, info.st_gid) != owner:
             try:
                 os.fchown(file.fileno(), *owner)
             except OSError:
                 raise OSError(errno.EPERM, "it belongs to another user or group") from None
-        if mode is not None and hasattr(os, "fchmod"):
+        if mode is not None:
             os.fchmod(file.fileno(), mode)
         os.fsync(file.fileno())
 
@@ -429,7 +414,7 @@ def _link(here: Folder, temporary: str, name: str) -> bool:
     """Give a new file its name; return False on a file system without hard links. Raises Changed if it is taken."""
     names = {"src_dir_fd": here.descriptor, "dst_dir_fd": here.descriptor}
     try:
-        os.link(here.named(temporary), here.named(name), **names, follow_symlinks=False)
+        os.link(temporary, name, **names, follow_symlinks=False)
     except FileExistsError:
         raise Changed("it was created in the meantime") from None
     except (OSError, NotImplementedError):
@@ -445,15 +430,13 @@ def make_folders(root: Path, above: str) -> None:
     done = ""
     for name in names(above):
         with folder(root, done) as here, suppress(FileExistsError):
-            os.mkdir(here.named(name), dir_fd=here.descriptor)
+            os.mkdir(name, dir_fd=here.descriptor)
         done = f"{done}/{name}" if done else name
 
 
 def _require_same_place(root: Path, above: str, here: Folder) -> None:
     """Raise Changed if the path no longer leads to the folder that is held open."""
-    if here.descriptor is None:
-        return
     with suppress(OSError), folder(root, above) as now:
-        if os.path.samestat(os.fstat(now.descriptor or 0), os.fstat(here.descriptor)):
+        if os.path.samestat(now.info("."), here.info(".")):
             return
     raise Changed("a folder above it was moved or replaced in the meantime")

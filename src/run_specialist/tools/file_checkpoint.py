@@ -28,7 +28,7 @@ from typing import NamedTuple
 from run_specialist.errors import ToolError, errors_as, on_error
 from run_specialist.record.events import FileChanged
 from run_specialist.record.journal import FileChanging
-from run_specialist.safety.safe_files import LARGEST, Folder, state_at, state_of, temporary_name
+from run_specialist.safety.safe_files import LARGEST, folder, place, state_at, state_of, temporary_name
 from run_specialist.tools.ignore import IgnoreRules
 from run_specialist.tools.sandbox import Sandbox, escape_path
 from run_specialist.tools.secret_files import is_protected_from_commands, is_secret
@@ -124,8 +124,8 @@ def read_tree(root: Path, writable: Sequence[str], closed: Sequence[Path] = (), 
         if entries is None:
             tree.unreadable.add(here)
             continue
-        with suppress(OSError):
-            rules = rules.within(Folder(str(root / here), None), here)
+        with suppress(OSError), folder(root, here) as opened:
+            rules = rules.within(opened, here)
         for entry in entries:
             seen += 1
             if seen % 256 == 0 and before is None:
@@ -262,17 +262,17 @@ class FileCheckpoint:
                 entry = self.before.entries[path]
                 if at + size > _MOST_KEPT:
                     break
-                with suppress(OSError), Folder(str((self.root / path).parent), None).file(Path(path).name) as file:
+                with suppress(OSError), place(self.root, path) as (here, name), here.file(name) as file:
                     data = file.read(LARGEST + 1)
                     # A file of another size has changed since it was found.
                     if len(data) == entry.size:
                         self.before.entries[path] = entry._replace(at=at)
                         at += content.write(data)
-        place = [str(self.root), [*self.writable], [*map(str, self.closed)], self.call_id]
+        of_run = [str(self.root), [*self.writable], [*map(str, self.closed)], self.call_id]
         before = self.before
         tree = [before.entries, before.folders, before.protected, [*before.unreadable]]
         # It exists only if the checkpoint is complete; the command has not begun before.
-        _write(self.place / "before.json", [place, tree])
+        _write(self.place / "before.json", [of_run, tree])
 
     def compare(self, *, puts_back: bool = True) -> CommandChanges:
         """Return what was changed since; blocks.

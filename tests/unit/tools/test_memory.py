@@ -129,7 +129,7 @@ def test_a_run_does_not_wait_for_ever(notes):
     """A lock that another run keeps is an error after a while, and the note can be changed once it is free."""
     notes.call("append", "MEMORY.md", file_text="a")
     held, top = (os.open(notes.folder, os.O_RDONLY) for _ in range(2))
-    waiting = Folder(str(notes.folder), top)
+    waiting = Folder(top)
     fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     with pytest.raises(ToolError, match="another run is changing these notes"), locked(waiting, 0.02):
         pass

@@ -389,7 +389,7 @@ def test_an_unreadable_gitignore_hides_everything(write, root, monkeypatch, erro
 
     monkeypatch.setattr(Folder, "file", fail)
     with pytest.raises(OSError, match=rf"\.gitignore: {error.strerror}"):
-        IgnoreRules().within(Folder(str(root), None), "")
+        IgnoreRules().within(Folder(None), "")
 
 
 def test_a_symlinked_gitignore_is_ignored(call, write, root):
