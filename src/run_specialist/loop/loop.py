@@ -26,7 +26,7 @@ from run_specialist.prompts import Objection
 from run_specialist.providers.base import NO_MATCH, WEAK_MATCH, Choice
 from run_specialist.providers.choose import ModelChain
 from run_specialist.record.events import ModelChanged, Resumed, Steered, Warned
-from run_specialist.record.messages import Reply, Stop, ToolCall, ToolResult, has_server_calls, sendable
+from run_specialist.record.messages import Reply, Stop, ToolCall, ToolResult, sendable, server_calls
 from run_specialist.record.outcome import ErrorKind, Evidence, Exit
 from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.tools.respond import Response
@@ -271,7 +271,7 @@ class Loop:
 
     def _paused(self, reply: Reply) -> Ending | None:
         # With a tool that the API has run, the limits of the run bound the pauses.
-        if not has_server_calls(reply.content):
+        if not server_calls(reply.content):
             self._pauses += 1
         if self._pauses > _MAX_PAUSES:
             return Ending("partial", error=f"the model paused more than {_MAX_PAUSES} times")

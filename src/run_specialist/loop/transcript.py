@@ -10,16 +10,7 @@ from run_specialist import prompts
 from run_specialist.loop.compaction import estimate
 from run_specialist.providers.openai_messages import FIELDS
 from run_specialist.record.journal import Checkpointed, RunSnapshot
-from run_specialist.record.messages import (
-    Block,
-    Message,
-    Reply,
-    ToolResult,
-    has_server_calls,
-    sendable,
-    spoken,
-    text_of,
-)
+from run_specialist.record.messages import Block, Message, Reply, ToolResult, sendable, server_calls, spoken, text_of
 
 FEW_CHARACTERS = 2_000
 """Length to which results are cut when the context overflows [characters]."""
@@ -64,7 +55,7 @@ class Transcript:
         landing_instruction: the last line of the answered request.
         """
         content = sendable(reply.content)
-        before = self.tokens if has_server_calls(content) else 0
+        before = self.tokens if server_calls(content) else 0
         self._history = self.messages(landing_instruction)
         if content:
             self._history.append(Message("assistant", content))
@@ -80,7 +71,7 @@ class Transcript:
 
     def end_pause(self, text: str) -> None:
         """Add a user message if the API paused a turn with its own tools; otherwise the turn would continue."""
-        if self._tail is None and self._history and has_server_calls(self._history[-1].blocks):
+        if self._tail is None and self._history and server_calls(self._history[-1].blocks):
             self.say(text)
 
     def add(self, text: str) -> None:

@@ -306,19 +306,10 @@ def is_result(block: Block) -> bool:
     return kind.endswith(_RESULT) and len(kind) > len(_RESULT)
 
 
-def has_server_calls(content: Iterable[Block]) -> bool:
-    """Return whether some blocks contain a use of such a tool, or a result."""
-    # A loop without further calls: this is asked several times a turn.
-    for block in content:
-        kind = str(block.get("type"))
-        if kind == USE or (kind.endswith(_RESULT) and kind != _RESULT):
-            return True
-    return False
-
-
 def server_calls(content: Sequence[Block]) -> tuple[ServerCall, ...]:
     """Return the uses in a reply with their results, then the results of uses in earlier replies."""
-    if not has_server_calls(content):
+    # Most replies have none, and this is asked several times a turn.
+    if not any(block.get("type") == USE or is_result(block) for block in content):
         return ()
     results = {str(block.get("tool_use_id")): block for block in content if is_result(block)}
     cited = tuple(_citations(content))
