@@ -18,7 +18,7 @@ from run_specialist.fleet.worker_log import HealthFile, LineLog
 from run_specialist.record.outcome import Exit
 from run_specialist.specialist.loader import load
 from run_specialist.specialist.project import packaged
-from run_specialist.store.batches import BatchWriter, ItemStateChange
+from run_specialist.store.batches import BatchWriter
 from tests.fleet.conftest import BATCH, FILE, put_batch, run_id, until
 from tests.unit.store.records import ask, change
 
@@ -213,7 +213,8 @@ async def test_an_item_that_cannot_begin_fails_alone(put, working, model, url):
     async with working():
         await until(lambda: states(url) == {"ended": 2})
     with BatchWriter(url) as writer:
-        writer.mark(BATCH, [ItemStateChange(run_id(1), "waiting"), ItemStateChange(run_id(2), "waiting")])
+        for number in (1, 2):
+            writer.mark(BATCH, run_id(number), "waiting")
     first = "select question from run_specialist.items where number = 1"
     change(url, f"update run_specialist.items set question = ({first}) where number = 2")  # noqa: S608 - a constant
     await put_again(url)

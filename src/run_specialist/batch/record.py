@@ -78,10 +78,9 @@ class BatchRecord:
 
     async def mark_failed(self, run_id: str, error: str | None) -> None:
         """Record that an item failed permanently, with its error if it has no run."""
-        from run_specialist.store.batches import ItemStateChange  # noqa: PLC0415 - only for stored batches
         from run_specialist.store.schema import ENDED  # noqa: PLC0415 - only for stored batches
 
-        await self._tried(lambda writer: writer.mark(self._batch_id, [ItemStateChange(run_id, ENDED, error)]))
+        await self._tried(lambda writer: writer.mark(self._batch_id, run_id, ENDED, error))
 
     async def set_state(self, state: str, reason: str | None = None) -> None:
         """Write the state of the batch: `open`, `paused` or `ended`."""

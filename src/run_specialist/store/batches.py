@@ -34,6 +34,7 @@ _SELECT_BEGUN = (
 )
 _CANCEL_WAITING = f"update items set state = '{CANCELLED}' where batch_id = :batch_id and state = '{WAITING}'"  # noqa: S608
 _THIS_ITEM = "where batch_id = :batch_id and run_id = :run_id"
+_MARK = f"update items set state = :state, error = :error {_THIS_ITEM}"  # noqa: S608
 _PUT_BACK = f"update items set state = '{WAITING}', error = null, takeovers = 0, turns = 0, granted = null {_THIS_ITEM}"  # noqa: S608
 
 
@@ -71,17 +72,6 @@ class StoredItem:
     input: Any
     """A JSON value."""
     question: str
-
-
-@dataclass(frozen=True, slots=True)
-class ItemStateChange:
-    """A new state of an item."""
-
-    run_id: str
-    state: str
-    """`waiting`, `begun`, `ended`, `dead` or `cancelled`."""
-    error: str | None = None
-    """Why there is no run, or why it ended; None if there is no particular reason."""
 
 
 class BatchWriter:
@@ -145,15 +135,14 @@ class BatchWriter:
             (update("batches", "frozen", key="batch_id"), [row("batches", batch_id=batch_id, frozen=json_text(frozen))])
         )
 
-    def mark(self, batch_id: str, marks: Iterable[ItemStateChange]) -> None:
-        """Set states and errors of items; unknown items are ignored.
+    def mark(self, batch_id: str, run_id: str, state: str, error: str | None = None) -> None:
+        """Set the state and the error of an item; an unknown one is ignored.
 
+        state: `waiting`, `begun`, `ended`, `dead` or `cancelled`.
+        error: why there is no run, or why it ended; None if there is no particular reason.
         Raises StoreUnusable.
         """
-        self._write_many(
-            f"update items set state = :state, error = :error {_THIS_ITEM}",  # noqa: S608
-            (row("items", batch_id=batch_id, **fields_of(one)) for one in marks),
-        )
+        self._write((_MARK, [row("items", batch_id=batch_id, run_id=run_id, state=state, error=error)]))
 
     def put_back(self, batch_id: str, run_ids: Iterable[str]) -> None:
         """Reset items to the state before they began, without errors and takeovers; their runs stay unchanged.

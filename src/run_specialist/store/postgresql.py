@@ -26,22 +26,8 @@ IDLE, INTERVAL, COUNT = 10, 5, 3
 """TCP keepalives on both sides: idle time before the first probe, interval, number of probes [s, s, 1]."""
 # Silence after which the server ends a session and releases its locks [s].
 _DEAD_PEER_TIMEOUT = IDLE + INTERVAL * COUNT
-
-# Server-side session settings; by default the server detects an unreachable client only after two hours.
-_SESSION = {
-    "tcp_keepalives_idle": IDLE,
-    "tcp_keepalives_interval": INTERVAL,
-    "tcp_keepalives_count": COUNT,
-    # The statements are short: compiling them takes longer than executing them.
-    "jit": "off",
-}
-# Client-side connection settings, by libpq's names.
-_CONNECTION = {
-    "keepalives": 1,
-    "keepalives_idle": IDLE,
-    "keepalives_interval": INTERVAL,
-    "keepalives_count": COUNT,
-}
+# By libpq's names; those of the server begin with `tcp_`. By default it detects an unreachable client after two hours.
+_KEEPALIVES = {"keepalives_idle": IDLE, "keepalives_interval": INTERVAL, "keepalives_count": COUNT}
 
 
 def open_database(url: str, *, write: bool) -> Engine:
@@ -64,11 +50,16 @@ def parsed(url: str) -> URL:
     if "@" in (parsed_url.host or ""):
         raise StoreUnusable(f"{shown(url)}: write an @ in the password as %40")
     # Shorter than `_DEAD_PEER_TIMEOUT`: the client reacquires its lock before the server releases it.
-    defaults = {**_CONNECTION, "connect_timeout": WAIT, "tcp_user_timeout": WAIT * 1_000}
+    defaults = {"keepalives": 1, **_KEEPALIVES, "connect_timeout": WAIT, "tcp_user_timeout": WAIT * 1_000}
     query: dict[str, str | tuple[str, ...]] = {name: str(value) for name, value in defaults.items()}
     query.update(parsed_url.query)
+    # The statements are short: compiling them takes longer than executing them.
+    settings = {f"tcp_{name}": value for name, value in _KEEPALIVES.items()} | {
+        "jit": "off",
+        "lock_timeout": f"{WAIT}s",
+    }
     # If a setting occurs twice, the server uses the last value.
-    options = [f"-c {name}={value}" for name, value in {**_SESSION, "lock_timeout": f"{WAIT}s"}.items()]
+    options = [f"-c {name}={value}" for name, value in settings.items()]
     given = parsed_url.query.get("options", ())
     query["options"] = " ".join([*options, *((given,) if isinstance(given, str) else given)])
     # Without it, the driver returns bytes from an SQL_ASCII database; only UTF-8 can hold every text.

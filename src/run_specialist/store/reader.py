@@ -187,8 +187,7 @@ class Store(OpenedStore):
                 found = connection.execute(select(runs).where(runs.c.run_id == run_id)).one_or_none()
                 rows = {
                     name: [
-                        row._asdict()
-                        for row in connection.execute(query.where(metadata.tables[name].c.run_id == run_id))
+                        row._asdict() for row in fetched(connection, query, metadata.tables[name].c.run_id, [run_id])
                     ]
                     for name, query in _ORDERED.items()
                 }

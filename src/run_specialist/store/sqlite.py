@@ -290,10 +290,8 @@ def open_engine(url: str, *, write: bool = True) -> "Engine":
     path = file_of(url)
     if path is not None:
         open_file(path, write=write).close()
-        if write:
-            return file_engine(lambda: connect(path, "rw"), "begin immediate")
-        mode = reading(path)
-        return file_engine(lambda: connect(path, mode), "begin")
+        mode = "rw" if write else reading(path)
+        return file_engine(lambda: connect(path, mode), "begin immediate" if write else "begin")
     if url.startswith(SCHEMES):
         return open_database(url, write=write)
     if url == NONE:

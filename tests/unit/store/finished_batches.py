@@ -4,7 +4,7 @@ from contextlib import closing
 from dataclasses import replace
 
 from run_specialist.record.outcome import Evidence
-from run_specialist.store.batches import BatchWriter, ItemStateChange, StoredBatch, StoredItem
+from run_specialist.store.batches import BatchWriter, StoredBatch, StoredItem
 from run_specialist.store.writer import Writer
 from tests.unit.store import finished_runs
 from tests.unit.store.records import begun, nowhere
@@ -55,12 +55,13 @@ def keep_batch(url, states, batch_id="b1", location=None, frozen=None, **of_batc
         if isinstance(state, dict):
             runs[item.run_id] = records_of(item, at=STARTED + position, frozen=frozen, **state)
         elif state == "dead":
-            marks.append(ItemStateChange(item.run_id, "dead", "taken over 3 times without a new turn"))
+            marks.append((item.run_id, "dead", "taken over 3 times without a new turn"))
         elif state != "not run":
-            marks.append(ItemStateChange(item.run_id, "ended", state))
+            marks.append((item.run_id, "ended", state))
     with BatchWriter(url) as book:
         book.put(StoredBatch(batch_id, **values), items)
-        book.mark(batch_id, marks)
+        for mark in marks:
+            book.mark(batch_id, *mark)
     if runs:
         with closing(Writer(location or nowhere(url))) as writer:
             finished_runs.write(writer, **runs)

@@ -12,7 +12,7 @@ from run_specialist.record.journal import Opened
 from run_specialist.record.messages import Message, ToolCall
 from run_specialist.store import batch_reader
 from run_specialist.store.batch_reader import ENDPOINT_KINDS, ITEM_STATUSES, StoredBatches
-from run_specialist.store.batches import BatchWriter, ItemStateChange, StoredBatch, StoredItem
+from run_specialist.store.batches import BatchWriter, StoredBatch, StoredItem
 from run_specialist.store.reader import Store, delete_runs
 from run_specialist.store.selection import Selection
 from run_specialist.store.writer import Writer
@@ -307,7 +307,8 @@ def test_an_item_that_was_taken_back_is_not_run(store_url):
     pairs = [(state, at) for state in ("waits", "ended", "begun") for at in range(len(kinds))]
     keep_batch(store_url, {f"{state}{at}": {"status": "failed", "kind": kinds[at]} for state, at in pairs})
     with BatchWriter(store_url) as book:
-        book.mark("b1", [ItemStateChange(f"b1-{state}{at}", state) for state, at in pairs if state != "waits"])
+        for state, at in [pair for pair in pairs if pair[0] != "waits"]:
+            book.mark("b1", f"b1-{state}{at}", state)
     waiting = {at for at, kind in enumerate(kinds, 1) if kind in ENDPOINT_KINDS}
     numbers = range(1, len(pairs) + 1)
     assert statuses(store_url) == {number: "not run" if number in waiting else "failed" for number in numbers}
@@ -319,7 +320,8 @@ def test_a_dead_item_is_dead_until_its_run_ends(store_url):
     """An item given up while its run is unfinished is dead; if the run ended after all, that is what counts."""
     keep_batch(store_url, {"a": {"status": "interrupted"}, "b": {"status": "answered"}})
     with BatchWriter(store_url) as book:
-        book.mark("b1", [ItemStateChange("b1-a", "dead", "taken over 3 times"), ItemStateChange("b1-b", "dead")])
+        book.mark("b1", "b1-a", "dead", "taken over 3 times")
+        book.mark("b1", "b1-b", "dead")
     assert statuses(store_url) == {1: "dead", 2: "answered"}
     assert tally(store_url).counts == {"answered": 1, "dead": 1}
 

@@ -15,7 +15,7 @@ from run_specialist.record.journal import FileChanging
 from run_specialist.store import batches, location
 from run_specialist.store import sqlite as file_session
 from run_specialist.store.base import Backoff, StoreFailure, StoreOutage
-from run_specialist.store.batches import BatchWriter, ItemStateChange, StoredBatch, StoredItem
+from run_specialist.store.batches import BatchWriter, StoredBatch, StoredItem
 from run_specialist.store.location import VERSION
 from run_specialist.store.postgresql import parsed
 from run_specialist.store.schema import sqlite_statements
@@ -217,7 +217,7 @@ def test_a_batch_and_its_items_are_stored(store_url, book):
 def test_a_changed_call_gives_new_numbers(store_url, book):
     """Items that the newest call does not have lose their number; new ones are added, moved ones keep their state."""
     book.put(BATCH, [item("a", 1), item("b", 2)])
-    book.mark("b1", [ItemStateChange("b1-b", "begun")])
+    book.mark("b1", "b1-b", "begun")
     book.put(BATCH, [item("b", 1), item("c", 2)])
     assert ask(store_url, NUMBERED) == [
         ("b1-a", None, "waiting", 0),
@@ -229,7 +229,7 @@ def test_a_changed_call_gives_new_numbers(store_url, book):
 def test_a_cancelled_batch_can_be_called_again(store_url, book):
     """Cancelling spares the items that have begun; the same call again opens the batch, and its items wait."""
     book.put(BATCH, [item("a", 1), item("b", 2)])
-    book.mark("b1", [ItemStateChange("b1-a", "begun")])
+    book.mark("b1", "b1-a", "begun")
     book.set_state("b1", "cancelled", "by hand")
     assert ask(store_url, NUMBERED) == [("b1-a", 1, "begun", 0), ("b1-b", 2, "cancelled", 0)]
     assert unpacked(ask(store_url, "select reason from batches")[0][0]) == "by hand"
