@@ -13,11 +13,11 @@ from typing import Any
 from run_specialist.prompts import NOT_BEGUN, PROCESS_ENDED, STOPPED
 from run_specialist.record.journal import Returned
 from run_specialist.record.messages import Usage
+from run_specialist.specialist.tool_names import RESPOND
 from run_specialist.store.location import file_of
 from run_specialist.store.reader import Store
 from run_specialist.store.rows import RUNNING
 from run_specialist.store.stored import StoredRun
-from run_specialist.tools.respond import NAME as RESPOND
 
 Wire = dict[str, Any]
 """A message as it is sent, without cache markers."""

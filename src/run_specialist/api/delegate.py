@@ -18,6 +18,7 @@ from run_specialist.record.outcome import Outcome
 from run_specialist.specialist.fields import Settings
 from run_specialist.specialist.problems import shown
 from run_specialist.specialist.settings import resolve
+from run_specialist.specialist.tool_names import DELEGATE
 from run_specialist.store.location import NONE, place
 from run_specialist.tools import delegate
 
@@ -48,7 +49,7 @@ class Delegate:
         specialists: str | Sequence[str] | None = None,
         *,
         runner: Runner | None = None,
-        name: str = delegate.NAME,
+        name: str = DELEGATE,
         model: str | None = None,
         **settings: Unpack[Settings],
     ) -> None:

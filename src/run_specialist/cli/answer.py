@@ -32,7 +32,7 @@ from run_specialist.cli.console import (
 from run_specialist.cli.tables import local, print_rendered, rendered_lines
 from run_specialist.loop.evidence import is_salvaged
 from run_specialist.record.outcome import Evidence, Outcome, Support
-from run_specialist.tools.respond import NAME as RESPOND
+from run_specialist.specialist.tool_names import RESPOND
 from run_specialist.tools.respond import Response
 from run_specialist.views.markdown import DOUBT, NOT_BORNE_OUT, opens, parse, shown_address, without_quotes
 

@@ -30,7 +30,7 @@ from run_specialist.loop.exchange import PartialReply
 from run_specialist.providers.base import Delta
 from run_specialist.record import events
 from run_specialist.record.outcome import Outcome
-from run_specialist.tools.delegate import NAME as DELEGATE
+from run_specialist.specialist.tool_names import DELEGATE
 from run_specialist.tools.planning import TODO, current
 
 ANSWER_LINES = 6

@@ -15,11 +15,11 @@ from run_specialist.record.journal import Returned
 from run_specialist.safety.redact import redactor
 from run_specialist.spawning.prompt_texts import agent_memory, read_texts
 from run_specialist.spawning.trust import RunContext
+from run_specialist.specialist.tool_names import DELEGATE
 from run_specialist.store.batch_reader import StoredBatches
 from run_specialist.store.location import NONE, place
 from run_specialist.store.reader import RunSteps, Store
 from run_specialist.store.stored import StoredRun
-from run_specialist.tools.delegate import NAME as DELEGATE
 from run_specialist.tools.files import file_tools
 from run_specialist.tools.threads import in_thread
 

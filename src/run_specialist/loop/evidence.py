@@ -11,10 +11,9 @@ from run_specialist.loop.job import CallRecord, Job
 from run_specialist.loop.support import support_of
 from run_specialist.record.messages import ToolCall
 from run_specialist.record.outcome import Child, Evidence, Support
-from run_specialist.tools.archive import NAME as ARCHIVE
+from run_specialist.specialist.tool_names import GET_TOOL_RESPONSE, RESPOND
 from run_specialist.tools.files import shown_lines, unclipped
 from run_specialist.tools.respond import MOST_EVIDENCE, PLACE, Citation, Response
-from run_specialist.tools.respond import NAME as RESPOND
 
 # Maximum length of one result in a salvaged answer [characters].
 _SALVAGED_RESULT = 600
@@ -216,7 +215,7 @@ def warnings(job: Job, response: Response | None, checked: Sequence[Evidence], c
             source = f"{quote.source}: " if quote.source else ""
             lost = f"{QUOTE_NOT_FOUND}: {source}{quote.quote!r}"
             not_found.append(lost if quote.quote else f"{NOT_SHOWN}: {quote.source}")
-    could_read = job.budget[Kind.TOOL_CALLS].limit != 0 and set(job.opening.tools.names) - {RESPOND, ARCHIVE}
+    could_read = job.budget[Kind.TOOL_CALLS].limit != 0 and set(job.opening.tools.names) - {RESPOND, GET_TOOL_RESPONSE}
     if response is not None and not (checked or response.question) and calls == 0 and could_read:
         not_found.append(NOTHING_READ)
     return not_found

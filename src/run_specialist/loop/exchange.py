@@ -25,8 +25,8 @@ from run_specialist.record.events import Replied, Requested, Retrying, Summarize
 from run_specialist.record.journal import Received, Spending
 from run_specialist.record.messages import Block, Message, Reply, Stop, ToolResult, Usage, encode, has_calls, spoken
 from run_specialist.specialist.answer_schema import AnswerSchema, restored, strict
+from run_specialist.specialist.tool_names import RESPOND
 from run_specialist.tools.base import Tool, Toolset
-from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.tools.respond import Response, without_question
 
 _T = TypeVar("_T")

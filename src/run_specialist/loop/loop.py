@@ -28,7 +28,7 @@ from run_specialist.providers.choose import ModelChain
 from run_specialist.record.events import ModelChanged, Resumed, Steered, Warned
 from run_specialist.record.messages import Reply, Stop, ToolCall, ToolResult, sendable, server_calls
 from run_specialist.record.outcome import ErrorKind, Evidence, Exit
-from run_specialist.tools.respond import NAME as RESPOND
+from run_specialist.specialist.tool_names import RESPOND
 from run_specialist.tools.respond import Response
 
 # Paused turns accepted in one run.

@@ -18,8 +18,8 @@ from run_specialist.loop.observing import Observers
 from run_specialist.record.events import BudgetSpent, Called, CallPhase, Event, Warned
 from run_specialist.record.journal import Record, Returned
 from run_specialist.record.messages import Reply, ToolCall, ToolResult, server_calls
+from run_specialist.specialist.tool_names import RESPOND
 from run_specialist.tools.base import ChildContext, Context, Output, Tool
-from run_specialist.tools.respond import NAME as RESPOND
 
 
 class Dispatcher:

@@ -33,7 +33,7 @@ from run_specialist.providers.transport import (
     url_of,
 )
 from run_specialist.record.messages import USE, Block, Message, Reply, Stop, Usage, encode, is_result
-from run_specialist.tools.respond import NAME as RESPOND
+from run_specialist.specialist.tool_names import RESPOND
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic

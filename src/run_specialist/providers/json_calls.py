@@ -19,8 +19,8 @@ from run_specialist.providers.base import Choice, Conversation, Delta, Opening, 
 from run_specialist.providers.transport import read_arguments
 from run_specialist.record.messages import Block, Message, Reply, Stop, text_of
 from run_specialist.specialist.answer_schema import restored, strict
+from run_specialist.specialist.tool_names import RESPOND
 from run_specialist.tools.base import Tool, Toolset
-from run_specialist.tools.respond import NAME as RESPOND
 
 # The JSON form of a tool call, whose schema is that of a reply that is one call, e.g.
 # `{"call": {"tool": "search", "arguments": {"query": "cache", "limit": null}}}`.

@@ -13,7 +13,7 @@ from run_specialist.errors import ChoiceRefused, ForcingRefused, SchemaRefused
 from run_specialist.providers.base import Capabilities, Choice, Request
 from run_specialist.record.messages import Block, Reply, Stop, spoken, text_of
 from run_specialist.specialist.answer_schema import matches
-from run_specialist.tools.respond import NAME as RESPOND
+from run_specialist.specialist.tool_names import RESPOND
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic

@@ -28,8 +28,8 @@ from run_specialist.providers.offline_text import (
     terms_of,
 )
 from run_specialist.record.messages import Block, Message, Reply, Stop, ToolCall, Usage, text_of
+from run_specialist.specialist.tool_names import RESPOND
 from run_specialist.tools.base import Toolset
-from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.tools.respond import Citation, Response
 
 

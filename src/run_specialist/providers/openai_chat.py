@@ -19,7 +19,7 @@ from run_specialist.providers.models import UNKNOWN_MAX_OUTPUT_TOKENS
 from run_specialist.providers.openai_messages import StreamedCompletion, encoded, read_reply
 from run_specialist.providers.transport import EncodedMessages, connection, send, url_of
 from run_specialist.record.messages import Block, Reply, Usage, encode
-from run_specialist.tools.respond import NAME as RESPOND
+from run_specialist.specialist.tool_names import RESPOND
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

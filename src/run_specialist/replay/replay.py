@@ -34,12 +34,9 @@ from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.mcp_servers import servers_of
 from run_specialist.specialist.project import is_same, project_root
 from run_specialist.specialist.settings import resolve
-from run_specialist.specialist.tool_names import BUILT_IN, OFFERED, names_tool
-from run_specialist.tools.archive import NAME as ARCHIVE
+from run_specialist.specialist.tool_names import BUILT_IN, GET_TOOL_RESPONSE, MEMORY, OFFERED, RESPOND, names_tool
 from run_specialist.tools.base import ChildContext, Context, Output, Tool, Toolset
 from run_specialist.tools.memory import MAIN
-from run_specialist.tools.memory import NAME as MEMORY
-from run_specialist.tools.respond import NAME as RESPOND
 
 ADVICE = "If the change is intended, ask the question again and replay or save the new run; otherwise undo the change."
 # The loop adds this note on a cut result again.
@@ -345,7 +342,7 @@ async def _rebuilt(
         environment = _with_recorded_memory(cassette, environment)
     # Otherwise the archive was offered only because a local model has a small context.
     is_local = prefix_of(cassette.models[0].model) is not None
-    keeps_archive = is_local and any(one["name"] == ARCHIVE for one in cassette.tools)
+    keeps_archive = is_local and any(one["name"] == GET_TOOL_RESPONSE for one in cassette.tools)
     job = spawn(file, settings, cassette.question, replace(environment, keeps_archive=keeps_archive))
     extra = environment.extra_tools
     foreign = {tool.name for tool in (*environment.tools, *extra.functions, *extra.served)}

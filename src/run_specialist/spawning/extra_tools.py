@@ -13,12 +13,11 @@ from run_specialist.spawning.trust import Claim, Demand, RunContext
 from run_specialist.specialist.dialects import home_path
 from run_specialist.specialist.fields import Specialist
 from run_specialist.specialist.mcp_servers import ServerConfig, missing_server, servers_of
-from run_specialist.specialist.tool_names import EDIT, NEEDS_WRITABLE, SHELL, WRITE, resolve_tools
+from run_specialist.specialist.tool_names import EDIT, MEMORY, NEEDS_WRITABLE, SHELL, WRITE, resolve_tools
 from run_specialist.tools import python_tools
 from run_specialist.tools.base import Offer, Tool
 from run_specialist.tools.edit import WorkingCopy, editing_offers
 from run_specialist.tools.mcp import McpClients
-from run_specialist.tools.memory import NAME as MEMORY
 from run_specialist.tools.project_modules import started_files
 from run_specialist.tools.sandbox import Sandbox
 from run_specialist.tools.threads import in_thread

@@ -19,10 +19,10 @@ from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.problems import Problem
 from run_specialist.specialist.project import ownership_problem
 from run_specialist.specialist.skills import find_skill, missing_skill, read_instructions
-from run_specialist.specialist.tool_names import resolve_tools
+from run_specialist.specialist.tool_names import MEMORY, resolve_tools
 from run_specialist.store.location import default_folder
 from run_specialist.tools.base import Tool
-from run_specialist.tools.memory import MAIN, NAME, NotesFolder, memory_tool, read_notes
+from run_specialist.tools.memory import MAIN, NotesFolder, memory_tool, read_notes
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ def agent_memory(context: RunContext, secrets: Sequence[str] = (), *, is_dry: bo
         return AgentMemory()
 
     def not_offered(reason: str) -> str:
-        return f"{context.place('memory')}: `{NAME}` is not offered: {reason}"
+        return f"{context.place('memory')}: `{MEMORY}` is not offered: {reason}"
 
     place = memory_place(settings.memory, settings.name, context.file.dialect, context.project)
     claim, reason = _claim(context, place), ""
@@ -206,7 +206,7 @@ def memory_claim(context: RunContext) -> Claim | None:
 
 
 def _keeps_tool(settings: Specialist) -> bool:
-    return bool(resolve_tools(None, settings.disallowed_tools, [NAME]).names)
+    return bool(resolve_tools(None, settings.disallowed_tools, [MEMORY]).names)
 
 
 def _claim(context: RunContext, place: NotesFolder) -> Claim:

@@ -27,12 +27,11 @@ from run_specialist.specialist.problems import shown
 from run_specialist.specialist.project import project_of
 from run_specialist.specialist.registry import Registry
 from run_specialist.specialist.settings import checked, overridden
+from run_specialist.specialist.tool_names import GET_TOOL_RESPONSE, RESPOND
 from run_specialist.store.rows import KnownRun, file_change
 from run_specialist.store.stored import MARK, StoredMessage, StoredRun
-from run_specialist.tools.archive import NAME as GET_TOOL_RESPONSE
 from run_specialist.tools.archive import Archive
 from run_specialist.tools.planning import TODO, TodoList
-from run_specialist.tools.respond import NAME as RESPOND
 
 # Stored values that a resumption does not change.
 _ORIGINAL = ("digest", "given_tools", "parents", "warnings", "given", "fork", "overridden")

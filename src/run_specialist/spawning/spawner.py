@@ -33,13 +33,11 @@ from run_specialist.specialist.mcp_servers import without_secrets
 from run_specialist.specialist.project import project_path
 from run_specialist.specialist.registry import Registry
 from run_specialist.specialist.settings import resolve
-from run_specialist.specialist.tool_names import FETCH, names_tool, removes_tool, resolve_tools
+from run_specialist.specialist.tool_names import DELEGATE, FETCH, MEMORY, names_tool, removes_tool, resolve_tools
 from run_specialist.tools.archive import Archive, get_tool_response_tool
 from run_specialist.tools.base import Tool, Toolset
-from run_specialist.tools.delegate import NAME as DELEGATE
 from run_specialist.tools.edit import Patch
 from run_specialist.tools.files import file_tools
-from run_specialist.tools.memory import NAME as MEMORY
 from run_specialist.tools.planning import THINK, TODO, TodoList, think_tool, todo_tool
 from run_specialist.tools.respond import respond_tool
 from run_specialist.tools.sandbox import chosen

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 SEARCH = "web_search"
 """The tool that only an API can run and bills for."""
-RESERVED = ("search", "grep", "glob", "read", "ls", "respond", "get_tool_response", "delegate")
+RESPOND, GET_TOOL_RESPONSE, DELEGATE, MEMORY = "respond", "get_tool_response", "delegate", "memory"
+"""The tools that return the answer, read on in a result, ask another specialist, and keep notes."""
+RESERVED = ("search", "grep", "glob", "read", "ls", RESPOND, GET_TOOL_RESPONSE, DELEGATE)
 """Built-in tools whose names no function of a project may have."""
-BUILT_IN = (*RESERVED, "fetch", "bash", "edit", "write", "memory", "todo", "think", SEARCH)
+BUILT_IN = (*RESERVED, "fetch", "bash", "edit", "write", MEMORY, "todo", "think", SEARCH)
 """All built-in tools; a project's function may replace those that are not reserved."""
 SHELL = "bash"
 """The tool whose arguments in a list, such as `Bash(git log:*)`, are rules."""

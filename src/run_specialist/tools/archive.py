@@ -8,9 +8,9 @@ from typing import Annotated
 from pydantic import Field
 
 from run_specialist.errors import ToolError
+from run_specialist.specialist.tool_names import GET_TOOL_RESPONSE
 from run_specialist.tools.base import Output, Tool
 
-NAME = "get_tool_response"
 SUMMARIZE = "context_summarize"
 """Name of the call whose result is a summary; reserved, so no tool can use it."""
 # Number of existing IDs listed when a model requests an unknown one.
@@ -56,7 +56,7 @@ def get_tool_response_tool(archive: Archive, slice_limit: int) -> Tool:
 
     slice_limit: maximum length of one result, excluding the note about the next slice [characters].
     """
-    return Tool(NAME, _DESCRIPTION, _ArchiveReader(archive, slice_limit).get_tool_response, schema=_SCHEMA)
+    return Tool(GET_TOOL_RESPONSE, _DESCRIPTION, _ArchiveReader(archive, slice_limit).get_tool_response, schema=_SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from run_specialist.budget import Kind
 from run_specialist.errors import UsageError
 from run_specialist.prompts import listed
 from run_specialist.record.outcome import Outcome
+from run_specialist.specialist.tool_names import DELEGATE
 from run_specialist.tools.base import ChildContext, Output, Tool
 
-NAME = "delegate"
 SPECIALIST = "Which specialist to ask."
 QUERY = "The question; it knows nothing else of your work."
 # Hint on how to learn more if the same run cannot be resumed.
@@ -43,7 +43,7 @@ def delegate_tool(specialists: Mapping[str, str], run_child: _RunChild) -> Tool:
             return Output(why, is_error=True)
         return Output(outcome_text(outcome), is_error=has_failed(outcome))
 
-    return Tool(NAME, description(specialists), delegate, timeout=float("inf"), runs_child=True)
+    return Tool(DELEGATE, description(specialists), delegate, timeout=float("inf"), runs_child=True)
 
 
 def description(specialists: Mapping[str, str]) -> str:

@@ -19,6 +19,7 @@ from pydantic import Field
 from run_specialist.errors import ToolError
 from run_specialist.safety import safe_files
 from run_specialist.safety.safe_files import Folder, folder
+from run_specialist.specialist.tool_names import MEMORY
 from run_specialist.tools.base import Tool
 from run_specialist.tools.sandbox import fit
 
@@ -208,8 +209,6 @@ def read_notes(folder: NotesFolder) -> tuple[str, str]:
     return f"{shown.strip()}\n[{cut}]", cut
 
 
-NAME = "memory"
-
 _DESCRIPTION = (
     f"Your notes, which stay from run to run. {MAIN} is in your prompt when a run begins, up to {MOST_LINES} lines: "
     "keep it short, and put details into other notes, such as tests.md, that it names. Other runs may write at the "
@@ -226,7 +225,7 @@ def memory_tool(folder: NotesFolder, hide: Callable[[str], str], result_limit: i
     result_limit: maximum length of one result [characters].
     is_dry: whether no file may be changed.
     """
-    return Tool(NAME, _DESCRIPTION, _MemoryNotes(folder, hide, result_limit, is_dry).memory)
+    return Tool(MEMORY, _DESCRIPTION, _MemoryNotes(folder, hide, result_limit, is_dry).memory)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,16 +12,13 @@ from typing import Any, overload
 
 from run_specialist.errors import UsageError, errors_as
 from run_specialist.safety.redact import redact
-from run_specialist.specialist.tool_names import RESERVED
+from run_specialist.specialist.tool_names import DELEGATE, GET_TOOL_RESPONSE, RESERVED, RESPOND
 from run_specialist.tools import project_modules
-from run_specialist.tools.archive import NAME as ARCHIVE
 from run_specialist.tools.archive import SUMMARIZE
 from run_specialist.tools.base import Tool, name_of
-from run_specialist.tools.delegate import NAME as DELEGATE
 from run_specialist.tools.project_modules import CannotImport, Module, imported
-from run_specialist.tools.respond import NAME as RESPOND
 
-_RESERVED = frozenset({RESPOND, ARCHIVE, DELEGATE, SUMMARIZE})
+_RESERVED = frozenset({RESPOND, GET_TOOL_RESPONSE, DELEGATE, SUMMARIZE})
 _MCP_PREFIX = "mcp__"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 

@@ -13,9 +13,9 @@ from pydantic import BaseModel, Field
 from run_specialist.errors import ToolError
 from run_specialist.record.messages import ToolCall
 from run_specialist.specialist.answer_schema import AnswerSchema
+from run_specialist.specialist.tool_names import RESPOND
 from run_specialist.tools.base import Tool
 
-NAME = "respond"
 MOST_EVIDENCE = 20
 
 # Written by hand to be short, because every request includes it.
@@ -91,7 +91,7 @@ class Response(BaseModel):
 
         Of several, the first that matches the schema wins, else the first that is not empty.
         """
-        responses = (cls.parse(call.arguments, schema) for call in calls if call.name == NAME)
+        responses = (cls.parse(call.arguments, schema) for call in calls if call.name == RESPOND)
         return min(responses, key=lambda one: (one.reason is not None, not one.answer.strip()), default=None)
 
     @classmethod
@@ -218,5 +218,5 @@ def _respond(**_: object) -> str:
     raise ToolError("the loop reads the arguments of `respond`; there is nothing to run")
 
 
-_PLAIN = Tool(NAME, "Ends your work: call it as soon as you know enough.", _respond, schema=_SCHEMA)
+_PLAIN = Tool(RESPOND, "Ends your work: call it as soon as you know enough.", _respond, schema=_SCHEMA)
 _WITHOUT_QUESTION = replace(_PLAIN, schema=without_question(_SCHEMA))

@@ -14,7 +14,7 @@ from urllib.parse import urljoin, urlsplit, urlunsplit
 from pydantic import Field
 
 from run_specialist.errors import ToolError
-from run_specialist.specialist.tool_names import FETCH as NAME
+from run_specialist.specialist.tool_names import FETCH
 from run_specialist.tools import threads, web_page
 from run_specialist.tools.base import Tool
 from run_specialist.tools.sandbox import fit
@@ -173,7 +173,7 @@ def fetch_tool(downloads: Downloads, result_limit: int) -> Tool:
 
     result_limit: maximum length of one result [characters].
     """
-    return Tool(NAME, _DESCRIPTION, _Pages(downloads, 9 * result_limit // 10).fetch, repeatable=True, numbered=True)
+    return Tool(FETCH, _DESCRIPTION, _Pages(downloads, 9 * result_limit // 10).fetch, repeatable=True, numbered=True)
 
 
 @dataclass(frozen=True, slots=True)

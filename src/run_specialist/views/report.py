@@ -14,10 +14,9 @@ from run_specialist.loop.account import drawn
 from run_specialist.record.journal import Received, Returned
 from run_specialist.record.messages import Usage
 from run_specialist.record.outcome import NO_MODEL, OFFLINE, Child
+from run_specialist.specialist.tool_names import DELEGATE, RESPOND
 from run_specialist.store.rows import restored
 from run_specialist.store.stored import StoredRun
-from run_specialist.tools.delegate import NAME as DELEGATE
-from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.views import page
 from run_specialist.views.markdown import answer_html
 from run_specialist.views.run_charts import HOW, axis, budget_chart, events_of, marks, timeline

@@ -11,8 +11,8 @@ from run_specialist.loop.evidence import forms, is_in, label
 from run_specialist.record.journal import Received, Returned
 from run_specialist.record.messages import Block, Usage, sendable, text_of
 from run_specialist.record.outcome import AskedModel
+from run_specialist.specialist.tool_names import RESPOND
 from run_specialist.store.stored import StoredEvent, StoredRun
-from run_specialist.tools.respond import NAME as RESPOND
 from run_specialist.views.page import MOST_CHARACTERS, brief, lasted, pretty, total
 from run_specialist.views.run_charts import Axis, calls_by_turn, events_of
 

@@ -14,8 +14,7 @@ from pydantic import Field
 
 from run_specialist.errors import ToolError
 from run_specialist.specialist.fields import Specialist
-from run_specialist.specialist.tool_names import SHELL as NAME
-from run_specialist.specialist.tool_names import names_tool, shell_rules
+from run_specialist.specialist.tool_names import SHELL, names_tool, shell_rules
 from run_specialist.tools.base import Context, Output, Tool, few
 from run_specialist.tools.edit import WorkingCopy, report_changes, to_the_end
 from run_specialist.tools.file_checkpoint import FileCheckpoint, held, recovered
@@ -47,7 +46,7 @@ def shell_tool(settings: Specialist, root: Path, copy: WorkingCopy | None = None
     copy: informed that files may have changed.
     """
     made = _Shell(settings, root, copy)
-    return Tool(NAME, made.description, made.bash, ends_itself=bool(made.writable), numbered=True)
+    return Tool(SHELL, made.description, made.bash, ends_itself=bool(made.writable), numbered=True)
 
 
 class _Shell:
