@@ -12,10 +12,7 @@ TIMEOUT = 30.0
 # The variables that git gets, besides PATH: no keys, and nothing that names another repository.
 #
 # The configuration of the user and of the system stays, because only there `safe.directory` counts.
-_INHERITED = (
-    *("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"),
-    *("USERPROFILE", "SYSTEMROOT", "TEMP", "TMP"),
-)
+_INHERITED = ("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
 _ENVIRONMENT = {
     # The first is for git since 2.44; before, a missing object is fetched, for which no protocol is allowed then.
     "GIT_NO_LAZY_FETCH": "1",

@@ -16,8 +16,6 @@ from typing import Any, Literal
 from run_specialist.specialist.fields import PLAIN, STYLE, Rule, Rules, Specialist, declared
 
 OriginKind = Literal["caller", "project", "data"]
-_ORDER: tuple[OriginKind, ...] = ("caller", "project", "data")
-
 
 _PERSONAL = Rules("never", "never")
 RULES: Mapping[str, Rules] = {
@@ -83,6 +81,6 @@ class ValueOrigins:
     kinds: Mapping[str, OriginKind] = field(default_factory=dict)
     """By key; those without an entry are defaults of this program."""
 
-    def of(self, *keys: str) -> OriginKind:
-        """Return the origin of the least trusted of some keys."""
-        return max((self.kinds.get(key, "caller") for key in keys), key=_ORDER.index, default="caller")
+    def of(self, key: str) -> OriginKind:
+        """Return the origin of the value of a key."""
+        return self.kinds.get(key, "caller")

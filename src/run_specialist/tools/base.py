@@ -458,11 +458,7 @@ class Offer:
     """Returns the tool of one run, given the folder that its file tools may read."""
     lacking: Callable[[Specialist, Path], str] = lambda *_: ""
     """Returns why it cannot be offered here, with what to do about it, in one clause; empty if it can."""
-    is_asked_for: Callable[[Specialist], bool] | None = None
-    """Whether a file asks for it; None if naming it in `tools` is what asks for it."""
 
     def is_wanted(self, settings: Specialist) -> bool:
-        """Return whether a file asks for the tool and does not disallow it; a pattern such as `*` does not ask."""
-        if self.is_asked_for is not None:
-            return self.is_asked_for(settings)
+        """Return whether a file names the tool and does not disallow it; a pattern such as `*` names none."""
         return names_tool(settings.tools, self.name) and not removes_tool(settings.disallowed_tools, self.name)
