@@ -248,10 +248,9 @@ class Guard:
 
 def is_loopback(name: str) -> bool:
     """Return whether a host name or address always refers to this machine."""
-    try:
+    with suppress(ValueError):
         return name in LOOPBACK or ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
+    return False
 
 
 def _host_name(url: str) -> str | None:

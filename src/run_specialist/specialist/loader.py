@@ -11,7 +11,7 @@ from typing import Any, Literal
 import frontmatter
 import yaml
 
-from run_specialist.errors import UsageError
+from run_specialist.errors import UsageError, errors_as
 from run_specialist.safety import safe_files
 from run_specialist.specialist import checks
 from run_specialist.specialist.dialects import ENDINGS, dialect_of, is_file_name, is_toml
@@ -296,15 +296,14 @@ def write_new(  # noqa: PLR0913 - the parts of a new file
     if problems := strict_problems(name, given):
         raise UsageError("; ".join(f"{problem.key}: {problem.text}" for problem in problems))
     text = _text(name, given) if source is None else _changed(source, {"name": name, **given})
-    try:
+    with errors_as(UsageError, f"{shown(str(path), None)} cannot be written", OSError):
         top, relative = safe_files.locate(folder, project)
         (top / relative).mkdir(parents=True, exist_ok=True)
-        with safe_files.create_file(path, project, overwrite=overwrite) as file:
-            file.write(text.encode())
-    except FileExistsError:
-        raise _exists(path) from None
-    except OSError as error:
-        raise UsageError(f"{shown(str(path), None)} cannot be written: {error.strerror}") from None
+        try:
+            with safe_files.create_file(path, project, overwrite=overwrite) as file:
+                file.write(text.encode())
+        except FileExistsError:
+            raise _exists(path) from None
     return path
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from run_specialist.errors import UsageError
+from run_specialist.errors import UsageError, errors_as
 from run_specialist.safety import safe_files
 from run_specialist.specialist.dialects import config_folder, home_path
 from run_specialist.specialist.fields import Specialist
@@ -63,11 +63,9 @@ def find_skill(name: str, file: SpecialistFile, project: Path) -> Skill:
     where = shown(str(path), None)
     if top and (owner := ownership_problem(top, path.parent.parent, path.parent)):
         raise UsageError(f"the skill {bare} is not read: {owner}")
-    try:
+    with errors_as(UsageError, f"the skill {bare} cannot be read: {where}", OSError, ValueError):
         text = read(read_file(path, top, LARGEST), Problems(path)).body.strip()
         has_others = len([*path.parent.iterdir()]) > 1
-    except (OSError, ValueError) as error:
-        raise UsageError(f"the skill {bare} cannot be read: {where}: {error}") from None
     if not text:
         raise UsageError(f"the skill {bare} is empty: {where}")
     return Skill(bare, text, path.parent, has_others, top is None)

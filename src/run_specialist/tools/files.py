@@ -221,8 +221,8 @@ class _FileTools:
 
 TIMEOUT = 10.0
 """Timeout of one search; the result then says that the search was stopped [s]."""
-# Maximum size of the paths on one command line [bytes]; Windows limits a command line to 32,767 characters.
-_BATCH = 100_000 if os.name == "posix" else 20_000
+# Maximum size of the paths on one command line [bytes].
+_BATCH = 100_000
 _ERROR = 2
 # ripgrep omits the column of an empty match at the end of a file.
 _MATCH = re.compile(rb"(.*?)\0(\d+):(?:(\d+):)?[^\n]*\n", re.DOTALL)
@@ -285,10 +285,8 @@ def _search(engines: Sequence[list[str]], paths: Sequence[str], root: Path, dead
     if is_cancelled():
         return b"", "because nobody waits for it"
     command, *others = engines
-    try:
+    with errors_as(ToolError, "the search could not be run", OSError, ValueError):
         output, code = run([*command, *paths], root, max(0.1, deadline - time.monotonic()))
-    except (OSError, ValueError) as error:
-        raise ToolError(f"the search could not be run: {error}") from error
     if code is None:
         return output, f"after {TIMEOUT:g} s"
     # ripgrep also exits with 2 if it could not read some of the files.

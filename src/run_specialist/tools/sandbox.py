@@ -120,10 +120,8 @@ class Sandbox:
         return bool(self._named_secrets.paths)
 
     def _resolve(self, path: str) -> Path:
-        try:
+        with errors_as(ToolError, f"{escape_path(path)!r} is no usable path", OSError, ValueError):
             return Path(os.path.realpath(self.root / path))
-        except (OSError, ValueError) as error:
-            raise ToolError(f"{escape_path(path)!r} is no usable path: {error}") from error
 
     def resolve(self, path: str) -> Path:
         """Return the real path of a path given as it is, or as `escape_path` returns it; it may be outside the root.
@@ -308,11 +306,9 @@ def files(sandbox: Sandbox, relative: str = "", check: Callable[[], None] = chec
             try:
                 listed, inner_rules = _list_folder(sandbox, entry.relative, rules, check)
             except OSError as error:
-                if entry.relative == relative:
-                    raise ToolError(
-                        f"{escape_path(relative) or 'the root'} cannot be listed: {error.strerror}"
-                    ) from error
-                continue
+                if entry.relative != relative:
+                    continue
+                raise ToolError(f"{escape_path(relative) or 'the root'} cannot be listed: {error.strerror}") from error
             pending += [(item, inner_rules) for item in reversed(listed)]
 
 

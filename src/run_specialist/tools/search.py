@@ -484,8 +484,7 @@ class FileIndex:
 
     def _rows(self, texts: Iterable[tuple[str, str]]) -> Iterator[tuple[int, str, str, str, str]]:
         for path, text in texts:
-            name = escape_path(path)
-            name = f"{name} {variants(name)}"
+            name = f"{escape_path(path)} {variants(escape_path(path))}"
             for start, end in _chunk_bounds(text):
                 body = text[start:end]
                 self._chunks.append((path, start, end))

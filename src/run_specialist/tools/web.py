@@ -13,7 +13,7 @@ from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from pydantic import Field
 
-from run_specialist.errors import ToolError
+from run_specialist.errors import ToolError, errors_as
 from run_specialist.specialist.tool_names import FETCH
 from run_specialist.tools import threads, web_page
 from run_specialist.tools.base import Tool
@@ -255,10 +255,8 @@ def text_of(page: Download) -> Sequence[str]:
     Raises ToolError for a page that is not text, or that cannot be converted in time.
     """
     command = [sys.executable, "-P", web_page.__file__, page.url, page.media_type, page.charset or ""]
-    try:
+    with errors_as(ToolError, f"{page.url} cannot be converted to text", OSError, ValueError):
         found, code = threads.run(command, Path("/"), SECONDS, page.body)
-    except (OSError, ValueError) as error:
-        raise ToolError(f"{page.url} cannot be converted to text: {error}") from None
     if code == web_page.NOT_TEXT:
         raise ToolError(f"{page.url} is {page.media_type or 'binary'}; only pages of text can be read")
     if code != 0:

@@ -143,7 +143,7 @@ def python_folders(root: Path) -> list[Path] | None:
     root: a real path.
     """
     folder = root / _ENVIRONMENT
-    try:
+    with suppress(OSError, ValueError, IndexError):
         # A link in the path could lead anywhere.
         inside = [folder / "bin", folder / "lib", folder / "pyvenv.cfg"]
         if any(os.path.realpath(one, strict=True) != str(one) for one in inside):
@@ -156,8 +156,6 @@ def python_folders(root: Path) -> list[Path] | None:
                 # Also the links to it, by which the environment may name it.
                 links = (one for one in place.iterdir() if os.path.realpath(one) == str(python.parents[1]))
                 return [*dict.fromkeys([python.parents[1], *links])]
-    except (OSError, ValueError, IndexError):
-        pass
     return None
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from run_specialist.errors import ToolError
+from run_specialist.errors import ToolError, errors_as
 from run_specialist.specialist.problems import shown
 from run_specialist.tools.file_checkpoint import FileCheckpoint
 from run_specialist.tools.sandbox import Sandbox
@@ -404,7 +404,7 @@ async def run_command(  # noqa: PLR0913, PLR0917 - a command, its files and its 
     words = [system_sandbox.shell(), "-c", limited, system_sandbox.shell(), line]
     places = checkpoint.before.protected.items() if checkpoint else ()
     protected = [path for path, target in places if target is None]  # a sandbox cannot show a symlink read-only
-    try:
+    with errors_as(ToolError, "the sandbox cannot be started", OSError, ValueError):
         files = await in_thread(lambda: command_files(sandbox, writable, protected))
         with ExitStack() as opened:
             process = SandboxedProcess(output, opened, has_status=is_linux)
@@ -424,8 +424,6 @@ async def run_command(  # noqa: PLR0913, PLR0917 - a command, its files and its 
                 environment["PATH"] = system_sandbox.search_path(files)
                 command = [system_sandbox.SANDBOX_EXEC, "-p", system_sandbox.profile(root, files, real), *words]
                 ended = await process.run(command, seconds, (), environment, root)
-    except (OSError, ValueError) as error:
-        raise ToolError(f"the sandbox cannot be started: {error}") from error
     if ended == (None, ""):
         said = output.text(2_000).strip().splitlines() or ["no reason was given"]
         raise ToolError(f"the sandbox cannot be made: {shown(said[-1])}")
