@@ -35,7 +35,7 @@ from run_specialist.specialist.registry import Registry
 from run_specialist.specialist.settings import resolve
 from run_specialist.specialist.tool_names import DELEGATE, FETCH, MEMORY, names_tool, removes_tool, resolve_tools
 from run_specialist.tools.archive import Archive, get_tool_response_tool
-from run_specialist.tools.base import Tool, Toolset
+from run_specialist.tools.base import Tool, Toolset, few
 from run_specialist.tools.edit import Patch
 from run_specialist.tools.files import file_tools
 from run_specialist.tools.planning import THINK, TODO, TodoList, think_tool, todo_tool
@@ -292,11 +292,9 @@ def unmatched_tools(file: SpecialistFile, settings: Specialist, environment: Run
     unmatched = [name for name in resolved.unknown if name.startswith("mcp__") or "/" in name]
     if settings.tools is None or not served or (resolved.names and not unmatched):
         return []
-    more = len(served) - _MAX_LISTED
-    available = ", ".join(served[:_MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
     why = f"no tool of an MCP server matches {', '.join(unmatched)}"
     why = why if unmatched else "lists no tool of the MCP servers, so none can be called"
-    return [f"{file.place('tools')}: tools: {why}; available: {available}"]
+    return [f"{file.place('tools')}: tools: {why}; available: {few(served, _MAX_LISTED)}"]
 
 
 # Share a context of known length between prompt, tools, results and reply: defaults and warnings that follow from it.

@@ -288,8 +288,7 @@ def editing_offers(copy: WorkingCopy) -> tuple[Offer, ...]:
 
     def offer(name: str, description: str, schema: Mapping[str, Any]) -> Offer:
         def make(settings: Specialist, root: Path) -> Tool:
-            tools = EditTools(root, settings.writable, copy)
-            return Tool(name, description, tools.edit if name == EDIT else tools.write, schema=schema)
+            return Tool(name, description, getattr(EditTools(root, settings.writable, copy), name), schema=schema)
 
         return Offer(name, ("writable",), lambda one: f"change files: {', '.join(one.writable)}", make, _lacking)
 

@@ -125,12 +125,8 @@ def tools_of(
         taken.add(name)
         schema, note = fit_schema(one.input_schema)
         description = (one.description or one.title or "")[:LONGEST_DESCRIPTION] or called
-        yield (
-            called,
-            Tool(
-                name, "\n".join(filter(None, [description, note])), partial(call, called), schema=schema, numbered=True
-            ),
-        )
+        text = "\n".join(filter(None, [description, note]))
+        yield called, Tool(name, text, partial(call, called), schema=schema, numbered=True)
 
 
 def tool_name(server: str, called: str) -> str:

@@ -320,12 +320,11 @@ class _InvalidTools:
             # With another error no tool is at fault; the library tolerates some of them.
             if any(len(place) < _OF_TOOL or place[0] != "tools" for place in places):
                 return
-            invalid = {place[1] for place in places}
-            for number, tool in enumerate(result["tools"]):
-                name = tool.get("name") if number in invalid and isinstance(tool, dict) else None
-                if number in invalid:
-                    self._names.append(shown(name) if isinstance(name, str) and name else f"number {number + 1}")
-            result["tools"] = [tool for number, tool in enumerate(result["tools"]) if number not in invalid]
+            tools, invalid = result["tools"], {int(place[1]) for place in places}
+            for number in sorted(invalid):
+                name = tools[number].get("name") if isinstance(tools[number], dict) else None
+                self._names.append(shown(name) if isinstance(name, str) and name else f"number {number + 1}")
+            result["tools"] = [tool for number, tool in enumerate(tools) if number not in invalid]
             self._first_error = self._first_error or error
 
     def warning(self, hide: _Hide) -> str:
@@ -340,9 +339,8 @@ class _InvalidTools:
 _CLOSE_TIMEOUT = 2 * _EXIT_GRACE + 2 * _TERM_GRACE
 
 
-_RESULT: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
-    types.CallToolResult | types.InputRequiredResult
-)
+_Result = types.CallToolResult | types.InputRequiredResult
+_RESULT: TypeAdapter[_Result] = TypeAdapter(_Result)
 
 
 class McpSession:
@@ -470,10 +468,8 @@ class McpSession:
         if server.url is not None:
             return Web(server.url, dict(server.headers), loopback=server.is_loopback)
         # Python then ignores compiled modules of the project, which may differ from the source that was trusted.
-        compiled = {
-            "PYTHONPYCACHEPREFIX": str(platformdirs.user_cache_path("run-specialist", appauthor=False) / "pycache")
-        }
-        environment = get_default_environment() | compiled | dict(server.env)
+        compiled = platformdirs.user_cache_path("run-specialist", appauthor=False) / "pycache"
+        environment = get_default_environment() | {"PYTHONPYCACHEPREFIX": str(compiled)} | dict(server.env)
         folder = self._root / (server.cwd or "")
         if not folder.is_dir():
             raise Unreachable(f"there is no folder {folder}")
