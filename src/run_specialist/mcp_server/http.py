@@ -30,7 +30,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from run_specialist.errors import UsageError
+from run_specialist.errors import UsageError, errors_as
 from run_specialist.store.location import default_folder
 
 PATH = "/mcp"
@@ -95,10 +95,8 @@ class Http:
         token: the token that clients must send; None accepts all clients on this machine.
         Raises UsageError if the address is unavailable, or reachable from other machines without a token.
         """
-        try:
+        with errors_as(UsageError, f"--http: {address.host}", OSError, UnicodeError):
             found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        except (OSError, UnicodeError) as error:
-            raise UsageError(f"--http: {address.host}: {getattr(error, 'strerror', None) or error}") from None
         # Prefer IPv4: `localhost` resolves to both families, and clients try both.
         family, _, _, _, place = min(found, key=lambda one: one[0] != socket.AF_INET)
         self.is_private = is_loopback(str(place[0]))
@@ -235,15 +233,11 @@ class Guard:
 
     def _is_own_origin(self, origin: str, host: str) -> bool:
         name = _host_name(origin)
-        if name is None:
-            return False
         # Only after `_host_name`: some versions of Python raise for a URL without a valid host.
-        parts = urlsplit(origin)
-        if parts.scheme not in {"http", "https"}:
+        if name is None or (parts := urlsplit(origin)).scheme not in {"http", "https"}:
             return False
-        if is_loopback(name):
-            return True
-        return (name in self.hosts) if self.hosts is not None else parts.netloc.lower() == host.lower()
+        is_named = parts.netloc.lower() == host.lower() if self.hosts is None else name in self.hosts
+        return is_named or is_loopback(name)
 
 
 def is_loopback(name: str) -> bool:
@@ -317,15 +311,12 @@ def access_token(folder: Path | None = None) -> AccessToken:
             return _read(path)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Accessible to the user only.
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{FILE}-")
-        try:
-            with os.fdopen(descriptor, "w", encoding="ascii") as file:
-                file.write(secrets.token_urlsafe(32) + "\n")
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{FILE}-") as file:
+            file.write(f"{secrets.token_urlsafe(32)}\n".encode())
+            file.flush()
             with suppress(FileExistsError):
                 # Atomic; a rename would replace the token of a server that has just started.
-                os.link(name, path)
-        finally:
-            Path(name).unlink()
+                os.link(file.name, path)
         return _read(path)
     except OSError as error:
         reason = f"{path}: {error.strerror or error}"

@@ -11,7 +11,7 @@ import secrets
 import stat
 import threading
 from collections.abc import Generator, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -171,15 +171,10 @@ def create_file(path: Path, root: Path | None, *, overwrite: bool) -> BinaryIO:
         return here.create(name, overwrite=overwrite)
 
 
-@contextmanager
-def _parent(path: Path, root: Path | None) -> Iterator[tuple[Folder, str]]:
+def _parent(path: Path, root: Path | None) -> AbstractContextManager[tuple[Folder, str]]:
     """Return a context that holds the parent folder of a path's target open, with the file name."""
-    if root is None:
-        # Its folders need not be held open, or be readable.
-        yield Folder(None), os.path.realpath(path)
-        return
-    with place(*locate(path, root)) as found:
-        yield found
+    # The folders of a path that the user chose need not be held open, or be readable.
+    return nullcontext((Folder(None), os.path.realpath(path))) if root is None else place(*locate(path, root))
 
 
 @contextmanager
@@ -415,8 +410,6 @@ def _link(here: Folder, temporary: str, name: str) -> bool:
     names = {"src_dir_fd": here.descriptor, "dst_dir_fd": here.descriptor}
     try:
         os.link(temporary, name, **names, follow_symlinks=False)
-    except FileExistsError:
-        raise Changed("it was created in the meantime") from None
     except (OSError, NotImplementedError):
         with suppress(FileNotFoundError):
             here.info(name)

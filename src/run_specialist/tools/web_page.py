@@ -8,6 +8,7 @@ import codecs
 import re
 import sys
 import textwrap
+from contextlib import suppress
 
 LONGEST_LINE = 1_000
 """Maximum length of a line; longer ones are wrapped at blanks, so that a page can be read in parts [characters]."""
@@ -54,12 +55,9 @@ def _decoded(body: bytes, charset: str, *, is_html: bool) -> str:
     if body.startswith(_UTF_16):
         return body.decode("utf-16", "replace")
     for name in (charset, declared[1].decode("ascii", "replace") if declared else ""):
-        try:
-            known = codecs.lookup(name).name if name else ""
-        except (LookupError, ValueError):
-            continue
-        if _ENCODING.fullmatch(known):
-            return body.decode(known, "replace")
+        with suppress(LookupError, ValueError):
+            if name and _ENCODING.fullmatch(known := codecs.lookup(name).name):
+                return body.decode(known, "replace")
     return body.decode("utf-8-sig", "replace")
 
 

@@ -433,11 +433,8 @@ async def run_command(  # noqa: PLR0913, PLR0917 - a command, its files and its 
 @contextmanager
 def _holding(content: bytes) -> Iterator[int]:
     """Return a descriptor from which a content can be read."""
-    descriptor = os.memfd_create("run-specialist")
-    try:
+    with os.fdopen(os.memfd_create("run-specialist"), "wb", 0) as file:
         with suppress(OSError):
-            os.write(descriptor, content)
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        yield descriptor
-    finally:
-        os.close(descriptor)
+            file.write(content)
+        file.seek(0)
+        yield file.fileno()
