@@ -89,9 +89,8 @@ def resolve_tools(tools: Iterable[str] | None, disallowed: Iterable[str], availa
         found.update(dict.fromkeys(matching))
         if not matching:
             unknown.append(pattern)
-    return ResolvedTools(
-        tuple(name for name in found if name not in removed), tuple(unknown), nothing_known=bool(unknown) and not found
-    )
+    left = tuple(name for name in found if name not in removed)
+    return ResolvedTools(left, tuple(unknown), nothing_known=bool(unknown) and not found)
 
 
 def names_tool(tools: Iterable[str] | None, name: str) -> bool:

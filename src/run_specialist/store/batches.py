@@ -131,9 +131,8 @@ class BatchWriter:
 
     def set_frozen(self, batch_id: str, frozen: Mapping[str, Any]) -> None:
         """Replace the frozen values of a batch, as JSON values; raises StoreUnusable."""
-        self._write(
-            (update("batches", "frozen", key="batch_id"), [row("batches", batch_id=batch_id, frozen=json_text(frozen))])
-        )
+        change = row("batches", batch_id=batch_id, frozen=json_text(frozen))
+        self._write((update("batches", "frozen", key="batch_id"), [change]))
 
     def mark(self, batch_id: str, run_id: str, state: str, error: str | None = None) -> None:
         """Set the state and the error of an item; an unknown one is ignored.

@@ -388,9 +388,8 @@ def _delete_rows(connection: Connection, column: str, values: Sequence[str]) -> 
     """Delete the rows of all tables that have one of these values in a column."""
     for table in metadata.tables.values():
         if values and column in table.c:
-            connection.execute(
-                delete(table).where(table.c[column] == bindparam("deleted")), [{"deleted": one} for one in values]
-            )
+            one_value = delete(table).where(table.c[column] == bindparam("deleted"))
+            connection.execute(one_value, [{"deleted": one} for one in values])
 
 
 def _remove(path: Path, url: str, ids: Collection[str]) -> bool:

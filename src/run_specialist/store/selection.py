@@ -215,16 +215,8 @@ def _child(connection: Connection, run: Mapping[str, Any]) -> Child:
         total = total.plus(one.usage, one.cost_usd)
         used += one.tool_calls if shared else 0
     changes = [*filter(None, map(file_change, bodies)), *(one for inner in below for one in inner.changes)]
-    return Child(
-        run["run_id"],
-        run["specialist"],
-        "aborted",
-        int(used),
-        total.usage,
-        total.cost_usd,
-        children=below,
-        changes=merged_changes(changes),
-    )
+    spent = (int(used), total.usage, total.cost_usd)
+    return Child(run["run_id"], run["specialist"], "aborted", *spent, children=below, changes=merged_changes(changes))
 
 
 # Maximum number of matching ids in an error message.

@@ -419,9 +419,8 @@ class Writer:
         else:
             for run, queued in records.items():
                 if run.run_id in lost:
-                    run.mark_failed(
-                        "another process has resumed it, or it was deleted", queued, taken_over=lost[run.run_id]
-                    )
+                    why = "another process has resumed it, or it was deleted"
+                    run.mark_failed(why, queued, taken_over=lost[run.run_id])
                 else:
                     run.mark_committed(queued, turns=rows[run].turns, events=len(rows[run].added.get("events", ())))
 

@@ -244,9 +244,8 @@ class EditTools:
                     undoable = log.is_stored and not is_dry
                     log.notify(replace(event, change="created" if is_new else "changed", undoable=undoable))
                 head = f"{'Created' if is_new else 'Changed'} {escape_path(record.path)} ({diff.counts} lines)"
-                return Output(
-                    f"{head}{f', {_DRY}' if is_dry else ''}\n{text_edit.shortened(diff.text, RESULT_DIFF)}".rstrip("\n")
-                )
+                lines = text_edit.shortened(diff.text, RESULT_DIFF)
+                return Output(f"{head}{f', {_DRY}' if is_dry else ''}\n{lines}".rstrip("\n"))
 
             return await to_the_end(change())
 
