@@ -243,13 +243,9 @@ def transaction(raw: sqlite3.Connection, *, write: bool) -> Iterator[None]:
 
     write: acquire the write lock at the start.
     """
-    raw.execute("begin immediate" if write else "begin")
-    try:
+    with raw:
+        raw.execute("begin immediate" if write else "begin")
         yield
-        raw.execute("commit")
-    finally:
-        if raw.in_transaction:
-            raw.execute("rollback")
 
 
 def _version(path: Path, raw: sqlite3.Connection) -> int:
