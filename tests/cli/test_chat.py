@@ -51,9 +51,9 @@ def test_a_line_typed_in_the_live_view_is_added_to_the_run(store, api, write):
     """On a terminal, a line that is typed while the first call runs goes beside its result, and is shown."""
     write("finder", "tools: grep")
     simulator = api([GREP[0], GREP[1], answers("Mice.")])
-    shown, _, code = run_on_terminal(["run-specialist", "finder", "What?", *MODEL], typed="only notex\x7f\nhalf")
+    shown, _, code = run_on_terminal(["run-specialist", "finder", "What?", *MODEL], typed="only CD2 notex\x7f\nhalf")
     lines = screen(shown, 80)
     assert code == 0
-    assert [line for line in lines if "you add" in line] == ["  you add: only note"]
+    assert [line for line in lines if "you add" in line] == ["  you add: only CD2 note"]
     assert "  not added, because it was typed without Enter: half" in lines
-    assert str(simulator.requests[1].messages[-1]).count("The user adds: only note'") == 1
+    assert str(simulator.requests[1].messages[-1]).count("The user adds: only CD2 note'") == 1

@@ -171,7 +171,7 @@ class LiveView:
 
 # Escape sequences of arrow keys and the like.
 _KEYS = re.compile(r"\x1b(?:[\[O][0-9;]*[~A-Za-z]?)?")
-_ERASE, _ERASE_LINE = "\x7f\b", "\x15"
+_BACKSPACES, _CLEAR_LINE = "\x7f\b", "\x15"
 
 
 class TypedLines:
@@ -217,9 +217,9 @@ class TypedLines:
                 line, self.line = self.line.strip(), ""
                 if line:
                     self._take(line)
-            elif key in _ERASE:
+            elif key in _BACKSPACES:
                 self.line = self.line[:-1]
-            elif key == _ERASE_LINE:
+            elif key == _CLEAR_LINE:
                 self.line = ""
             elif key.isprintable():
                 self.line += key
