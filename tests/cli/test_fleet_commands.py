@@ -66,7 +66,7 @@ def model(monkeypatch):
 def test_a_queue_needs_a_server_its_extra_and_items_that_can_be_read_again(write, model, monkeypatch, words, reason):
     """The line says what to do instead, before anything is put or sent."""
     if words == ("worker",):
-        monkeypatch.setattr("run_specialist.cli.fleet.find_spec", lambda _name: None)
+        monkeypatch.setattr("run_specialist.cli.console.find_spec", lambda _name: None)
     (write("finder").parent.parent / "items.txt").write_text("owls ITEM{1}\n")
     done = specialists(*words)
     assert (done.exit_code, reason in done.stderr, model.requests) == (2, True, []), done.stderr

@@ -48,7 +48,7 @@ def test_an_invalid_configuration_is_one_line(notes, arguments, told, monkeypatc
     result = specialists("mcp", *arguments)
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
     assert told in result.stderr
-    monkeypatch.setattr("run_specialist.cli.mcp.find_spec", lambda _: None)
+    monkeypatch.setattr("run_specialist.cli.console.find_spec", lambda _: None)
     result = specialists("mcp", "--http", "0")
     assert (result.exit_code, f"specialists mcp needs the extra `mcp`; {adding('mcp')}\n" in result.stderr) == (2, True)
 

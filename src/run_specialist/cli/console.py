@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TextIO, cast
 
@@ -150,6 +151,17 @@ def print_json_error(text: str, kind: str) -> None:
         print_json({"error": {"kind": kind, "message": text}})
     except OSError:
         redirect_to_null(sys.stdout)
+
+
+def require_extra(extra: str, who_needs: str, *packages: str) -> None:
+    """Exit if one of the packages of an extra is not installed.
+
+    who_needs: the beginning of the message, e.g. `a queue needs`.
+    """
+    if any(find_spec(one) is None for one in packages):
+        from run_specialist.installation import adding  # noqa: PLC0415 - for errors only
+
+        fail(f"{who_needs} the extra `{extra}`; {adding(extra)}")
 
 
 @contextmanager

@@ -1,13 +1,12 @@
 """The command `specialists eval`: read the case files, plan the runs, confirm the cost."""
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from run_specialist.cli import batch_options, flags
-from run_specialist.cli.console import fail, guarded, print_json, print_line, relative, say, write_file
+from run_specialist.cli.console import fail, guarded, print_json, print_line, relative, require_extra, say, write_file
 from run_specialist.cli.help import everyday, grouped
 
 if TYPE_CHECKING:
@@ -44,10 +43,7 @@ def eval_(
     with guarded():
         if name is None and not cases.schema:
             fail("there is no specialist to run; name one, e.g. specialists eval codebase-analyst")
-        if find_spec("pydantic_evals") is None:
-            from run_specialist.installation import adding  # noqa: PLC0415 - fast `--help`
-
-            fail(f"evals need the extra `eval`, run-specialist[eval]; {adding('eval')}")
+        require_extra("eval", "evals need", "pydantic_evals")
         if cases.schema or name is None:
             from run_specialist.evals.cases import case_schema  # noqa: PLC0415 - heavy
 

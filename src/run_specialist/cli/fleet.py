@@ -6,14 +6,13 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from datetime import datetime
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from run_specialist.budget import dollars
-from run_specialist.cli.console import fail, guarded, one_line, print_json, print_line, say
+from run_specialist.cli.console import fail, guarded, one_line, print_json, print_line, require_extra, say
 from run_specialist.cli.flags import Json, StoreUrl
 from run_specialist.cli.help import CommandList, GroupedCommand
 from run_specialist.cli.tables import print_table
@@ -154,10 +153,7 @@ def worker(
 
 def queue_url(store: str | None) -> str:
     """Return the URL of the queue's database; exit if it is not PostgreSQL, or if the extra is not installed."""
-    if find_spec("pgqueuer") is None or find_spec("psycopg") is None:
-        from run_specialist.installation import adding  # noqa: PLC0415 - for errors only
-
-        fail(f"a queue needs the extra `fleet`; {adding('fleet')}")
+    require_extra("fleet", "a queue needs", "pgqueuer", "psycopg")
     url = place(store).url
     if not url.startswith(POSTGRES):
         fail(f"a queue needs a PostgreSQL store, got {shown(url)}; use --store postgresql://USER@HOST:PORT/DATABASE")

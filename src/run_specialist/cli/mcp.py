@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from queue import Full, Queue
 from types import TracebackType
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 import typer
 
 from run_specialist.cli import flags
-from run_specialist.cli.console import fail, guarded, labelled, say, say_allowed
+from run_specialist.cli.console import fail, guarded, labelled, require_extra, say, say_allowed
 from run_specialist.store.location import place
 
 if TYPE_CHECKING:
@@ -73,10 +72,7 @@ def mcp(
     Each specialist is a tool. The server stops when its client closes standard input, or on Ctrl-C; active runs are
     then stopped and stored with their findings.
     """
-    if find_spec("mcp_types") is None or find_spec("mcp") is None:
-        from run_specialist.installation import adding  # noqa: PLC0415 - fast `--help`
-
-        fail(f"specialists mcp needs the extra `mcp`; {adding('mcp')}")
+    require_extra("mcp", "specialists mcp needs", "mcp_types", "mcp")
     if http is None and (sys.stdin is None or sys.stdout is None):
         fail("standard input and output must be open: an MCP client writes to one and reads the other")
     if token is not None:

@@ -157,10 +157,10 @@ def test_e8_p7_wrong_calls_are_one_line(eval_, cases, finder, monkeypatch):
     finder.with_name("finder.evals.yaml").unlink()
     assert "finder has no cases; expected finder.evals.yaml beside it" in eval_().stderr
     assert "there is no specialist to run" in call("eval").stderr
-    monkeypatch.setattr("run_specialist.cli.eval.find_spec", lambda _: None)
+    monkeypatch.setattr("run_specialist.cli.console.find_spec", lambda _: None)
     result = eval_()
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
-    assert "evals need the extra `eval`, run-specialist[eval]; " in result.stderr
+    assert "evals need the extra `eval`; " in result.stderr
 
 
 @pytest.mark.exhaustive
