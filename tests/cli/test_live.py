@@ -12,6 +12,7 @@ from run_specialist.cli import live
 from run_specialist.cli.live import ANSWER_LINES, CallLines, LiveView, RunningTotal, gauge
 from run_specialist.cli.tables import summary
 from run_specialist.providers.base import Delta
+from run_specialist.providers.knowledge import CALLS_AS_TEXT
 from run_specialist.record.events import (
     BudgetSpent,
     Called,
@@ -123,6 +124,21 @@ async def test_x_11_child_lines_follow_the_delegate_call(api, files, notes):
     ]
     assert outcome.tool_calls.used == 6
     assert plain(summary(outcome)).endswith(" · 1 specialist asked: 3 tool calls, N tokens, $0.00, included")
+
+
+def test_a_warning_that_the_live_view_has_shown_is_not_printed_again(api, write, call, monkeypatch):
+    """It stands above the answer once; one that only the end of the run brings is printed after it."""
+    write("finder", "tools: grep")
+    api([says('{"name": "grep", "arguments": {"pattern": "mice"}}'), answers("Mice.", evidence=[QUOTE])])
+    paper = io.StringIO()
+    console = Console(file=paper, width=200, highlight=False)
+    monkeypatch.setattr("run_specialist.cli.ask._view", lambda output: LiveView(console))
+    said = call("finder", "What do owls eat?", "--model", "haiku", "--store", "none")
+    assert [text.count(CALLS_AS_TEXT) for text in (paper.getvalue(), said.stderr)] == [1, 0]
+    assert [text.count("Bread.") for text in (paper.getvalue(), said.stderr)] == [0, 1]
+
+
+QUOTE = {"source": "notes/owls.md:3", "quote": "Bread."}
 
 
 def outcome_of(name, **fields):

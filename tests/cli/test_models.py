@@ -163,7 +163,7 @@ def test_an_unusable_model_address_or_key_is_one_line(api, write, call, monkeypa
 
 HOW = "set ANTHROPIC_API_KEY or ANTHROPIC_BASE_URL, or name a model, e.g. sonnet, openai:ID or ollama:NAME"
 ANOTHER = "name another one, e.g. sonnet, openai:ID or ollama:NAME"
-JUDGES = "its answer is a judgement (offline: refuse) and needs a model, but"
+JUDGES = "the answer is a judgement (offline: refuse) and needs a model, but"
 QUESTION = "What do owls eat?"
 
 

@@ -415,7 +415,7 @@ def test_the_model_can_be_the_reason(write, notes, monkeypatch):
     write("local", "model: ollama:qwen")
     write("finder")
     found = {name: one["unavailable"] for name, one in listed().items()}
-    assert "its answer is a judgement (offline: refuse) and needs a model" in found["judge"]
+    assert "the answer is a judgement (offline: refuse) and needs a model" in found["judge"]
     assert found["priced"].startswith("no credentials for opus: set ANTHROPIC_API_KEY")
     assert found["chatting"].startswith("no credentials for openai:gpt-5: set OPENAI_API_KEY")
     assert (found["local"], found["finder"]) == (None, None)

@@ -76,7 +76,7 @@ async def test_a_call_of_what_cannot_work_says_why(client):
     for one in (notes, begun):
         assert "matches thoughts/" in one.content[0].text
         assert "; these work here: finder, " in one.content[0].text
-    assert "its answer is a judgement (offline: refuse) and needs a model, but no model" in judged.content[0].text
+    assert "the answer is a judgement (offline: refuse) and needs a model, but no model" in judged.content[0].text
     assert "fact-checker" not in unknown.content[0].text
     assert "codebase-analyst" in unknown.content[0].text
 
@@ -114,7 +114,7 @@ def test_the_start_says_what_is_missing(place, program):
     """One line says that no model judges and how to get one; one line per reason lists unserved specialists."""
     judged, missing, note, serves = [line for line in said_at_start(program(*HTTP)) if "without a token" not in line]
     assert missing.startswith("not served: thoughts-analyzer, thoughts-locator cannot work here: no file under ")
-    refused = "not served: change-impact, fact-checker cannot work here: its answer is a judgement (offline: refuse)"
+    refused = "not served: change-impact, fact-checker cannot work here: the answer is a judgement (offline: refuse)"
     assert judged.startswith(refused)
     assert note == (
         "warning: no model judges the answers: they are made offline, by ranked search and verbatim quotes, because no "

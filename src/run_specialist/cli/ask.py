@@ -11,6 +11,7 @@ import termios
 from array import array
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext, redirect_stdout, suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, TextIO
 
@@ -269,7 +270,8 @@ def answer(runner: "Runner", prepare: _PrepareRun, output: flags.OutputOptions, 
     if printer.error:
         raise printer.error
     is_kept = printer.run is not None and printer.run.is_kept
-    _show(outcome, output, runner.store and shown(runner.store), stored=is_kept, chats=chats)
+    left = tuple(one for one in outcome.warnings if not (view and one in view.warnings))
+    _show(replace(outcome, warnings=left), output, runner.store and shown(runner.store), stored=is_kept, chats=chats)
     return outcome
 
 

@@ -62,6 +62,8 @@ class LiveView:
         """What is being typed."""
         self.waiting: list[str] = []
         """Typed lines that wait for the next request."""
+        self.warnings: set[str] = set()
+        """The warnings that were shown; those of child runs are not among them."""
         self._live = live_lines(self._render, self._console)
 
     def __enter__(self) -> Self:
@@ -92,6 +94,8 @@ class LiveView:
             case events.Steered():
                 self.waiting = [text for text in self.waiting if text != event.text]
                 self._console.print(Text(f"  you add: {one_line(event.text)}", "cyan"))
+            case events.Warned():
+                self.warnings.add(event.text)
             case events.Finished():
                 self.waiting = []
                 self._console.print("")

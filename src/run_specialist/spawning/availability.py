@@ -56,7 +56,7 @@ class ModelRule:
         why: why there is no model, and how to get one.
         """
         if settings.offline == "refuse":
-            return f"its answer is a judgement (offline: refuse) and needs a model, but {why}"
+            return f"the answer is a judgement (offline: refuse) and needs a model, but {why}"
         by = f" ({self.by})" if self.by else ""
         return f"a model is required{by}, but {why}" if self.is_required else ""
 
