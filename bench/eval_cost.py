@@ -19,10 +19,11 @@ from pathlib import Path
 
 from run_specialist import Runner
 from run_specialist.batch.batch import Bounds
+from run_specialist.cli.runs import existing_store
 from run_specialist.evals.cases import EvalCase
 from run_specialist.evals.evaluators import make
 from run_specialist.evals.plan import planned, subjects, varied
-from run_specialist.evals.reuse import existing_store, reused
+from run_specialist.evals.reuse import reused
 from run_specialist.evals.running import result_of, runs_batch
 from run_specialist.providers.base import Capabilities, Opening, Request, Watch
 from run_specialist.record.messages import Reply, Usage

@@ -117,8 +117,37 @@ class ItemOptions:
 
 
 @dataclass(frozen=True)
-class BatchOptions:
-    """Batch."""
+class AnswerOptions:
+    """Answers."""
+
+    out: Path | None = option(
+        "FILE",
+        "Write a row per item to FILE: JSON lines, or CSV if its name ends in .csv; `-` for standard output.",
+        "-o",
+    )
+    ordered: bool = flag("Write the rows in the order of the items.")
+    reduce: str | None = option("SPECIALIST", "Then ask this one to combine the answers; it reads them as files.")
+    reduce_question: str | None = option("TEXT", "The question for --reduce.")
+    json_: bool = flag("Print the summary as one JSON object.")
+    events: bool = flag("Print each event as one line of JSON, those of the runs with their `item`.")
+    quiet: bool = flags.quiet_option("Print only rows, JSON and errors.")
+
+    def check(self) -> None:
+        """Exit if options exclude each other."""
+        if self.json_ and self.events:
+            fail("--json and --events cannot be combined; the last event of --events contains the counts")
+        if self.reduce_question is not None and (self.reduce is None or not self.reduce_question.strip()):
+            fail("--reduce-question is a question to the specialist of --reduce SPECIALIST")
+        if self.out == STDOUT and (self.json_ or self.events):
+            fail("--out - writes rows to standard output; it cannot be combined with --json or --events")
+
+
+@dataclass(frozen=True)
+class MapOptions(MoneyOptions, AnswerOptions, ItemOptions):
+    """Batch.
+
+    With those of its bases, all options of `specialists map` but those of its runs and of the project.
+    """
 
     at_once: int = option(
         "N", "Maximum number of items under way; given with --queue, that of the whole fleet.", default=AT_ONCE, min=1
@@ -150,40 +179,14 @@ class BatchOptions:
 
     @property
     def bounds(self) -> dict[str, Any]:
-        """Return the limits of the batch that were given, as arguments of `Runner.map`."""
+        """The limits of the batch, as arguments of `Runner.map`."""
         from run_specialist.specialist.settings import checked  # noqa: PLC0415 - fast `--help`
 
-        given = {"at_once": self.at_once, "breaker": self.breaker, "batch": self.batch}
+        given = {"at_once": self.at_once, "breaker": self.breaker, "batch": self.batch, "cost_limit": self.limit}
         if self.pause_limit is None:
             return given
         seconds = checked({"time_limit": flags.setting(self.pause_limit)}).time_limit
         return given | {"pause_limit": float("inf") if seconds is None else seconds}
-
-
-@dataclass(frozen=True)
-class AnswerOptions:
-    """Answers."""
-
-    out: Path | None = option(
-        "FILE",
-        "Write a row per item to FILE: JSON lines, or CSV if its name ends in .csv; `-` for standard output.",
-        "-o",
-    )
-    ordered: bool = flag("Write the rows in the order of the items.")
-    reduce: str | None = option("SPECIALIST", "Then ask this one to combine the answers; it reads them as files.")
-    reduce_question: str | None = option("TEXT", "The question for --reduce.")
-    json_: bool = flag("Print the summary as one JSON object.")
-    events: bool = flag("Print each event as one line of JSON, those of the runs with their `item`.")
-    quiet: bool = flags.quiet_option("Print only rows, JSON and errors.")
-
-    def check(self) -> None:
-        """Exit if options exclude each other."""
-        if self.json_ and self.events:
-            fail("--json and --events cannot be combined; the last event of --events contains the counts")
-        if self.reduce_question is not None and (self.reduce is None or not self.reduce_question.strip()):
-            fail("--reduce-question is a question to the specialist of --reduce SPECIALIST")
-        if self.out == STDOUT and (self.json_ or self.events):
-            fail("--out - writes rows to standard output; it cannot be combined with --json or --events")
 
 
 @dataclass(frozen=True)
@@ -219,15 +222,6 @@ class ResultOptions:
 
 
 @dataclass(frozen=True)
-class WorkOptions:
-    """Work."""
-
-    at_once: int = option("N", "Maximum number of runs under way.", default=AT_ONCE, min=1)
-    dry_run: bool = flag("Show what would be run and the forecast; send nothing.")
-    judge_model: str | None = option("MODEL", "Model of the judges.  [default: that of their file or the environment]")
-
-
-@dataclass(frozen=True)
 class ComparisonOptions:
     """Comparison."""
 
@@ -241,3 +235,15 @@ class ComparisonOptions:
     page: Path | None = option("FILE", "Write all cases, differences and costs as HTML.")
     with_reports: bool = flag("With --page, write the report of each run into a folder beside it.")
     junit: Path | None = option("FILE", "Write the results as JUnit XML, which CI systems show.")
+
+
+@dataclass(frozen=True)
+class EvalOptions(MoneyOptions, ResultOptions, ComparisonOptions, VariantOptions, CaseOptions):
+    """Work.
+
+    With those of its bases, all options of `specialists eval` but those of its runs and of the project.
+    """
+
+    at_once: int = option("N", "Maximum number of runs under way.", default=AT_ONCE, min=1)
+    dry_run: bool = flag("Show what would be run and the forecast; send nothing.")
+    judge_model: str | None = option("MODEL", "Model of the judges.  [default: that of their file or the environment]")

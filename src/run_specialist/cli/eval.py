@@ -22,12 +22,7 @@ if TYPE_CHECKING:
 def eval_(
     name: flags.AnySpecialist = None,
     *,
-    cases: batch_options.CaseOptions,
-    variants: batch_options.VariantOptions,
-    comparison: batch_options.ComparisonOptions,
-    results: batch_options.ResultOptions,
-    money: batch_options.MoneyOptions,
-    work: batch_options.WorkOptions,
+    options: batch_options.EvalOptions,
     each_run: batch_options.EachRunOptions,
     project: flags.ProjectOptions,
 ) -> None:
@@ -41,27 +36,28 @@ def eval_(
     wrong flag or file, 3 the model's endpoint ended the eval, 4 a run has no answer, 130 interrupted.
     """
     with guarded():
-        if name is None and not cases.schema:
+        if name is None and not options.schema:
             fail("there is no specialist to run; name one, e.g. specialists eval codebase-analyst")
         require_extra("eval", "evals need", "pydantic_evals")
-        if cases.schema or name is None:
+        if options.schema or name is None:
             from run_specialist.evals.cases import case_schema  # noqa: PLC0415 - heavy
 
             print_json(case_schema())
             return
-        config = flags.config_for_run(project.root, each_run.model, trust=project.trust, quiet=results.quiet)
-        if cases.new:
-            write_cases(name, cases.cases, batch_options.batch_runner(config, project, each_run, quiet=results.quiet))
+        config = flags.config_for_run(project.root, each_run.model, trust=project.trust, quiet=options.quiet)
+        if options.new:
+            write_cases(name, options.cases, batch_options.batch_runner(config, project, each_run, quiet=options.quiet))
             return
         from run_specialist.cli.eval_work import EvalWork  # noqa: PLC0415 - fast `--help`
 
-        code = EvalWork(name, config, project, cases, variants, comparison, results, money, work, each_run).work()
+        code = EvalWork(name, config, project, options, each_run).work()
     raise typer.Exit(code)
 
 
 def write_cases(name: str, given: Path | None, runner: "Runner") -> None:
     """Write the cases of a specialist from its stored runs; exit if the file exists, or if there are no runs."""
-    from run_specialist.evals import cases, reuse  # noqa: PLC0415 - fast `--help`
+    from run_specialist.cli.runs import existing_store  # noqa: PLC0415 - fast `--help`
+    from run_specialist.evals import cases  # noqa: PLC0415 - fast `--help`
     from run_specialist.specialist.loader import stem  # noqa: PLC0415 - fast `--help`
     from run_specialist.specialist.project import is_packaged, project_path  # noqa: PLC0415 - fast `--help`
     from run_specialist.tools.base import few  # noqa: PLC0415 - fast `--help`
@@ -69,7 +65,7 @@ def write_cases(name: str, given: Path | None, runner: "Runner") -> None:
     file = runner.registry.find(name)
     beside = file.path.with_name(f"{stem(file.path)}{cases.ENDINGS[0]}")
     path = given or (Path(beside.name) if is_packaged(beside) else beside)
-    with reuse.existing_store(runner.store) as store:
+    with existing_store(runner.store) as store:
         past = [] if store is None else store.past(file.name, project_path(runner.root))
         # Without the runs of judges.
         asked = ((store.find(one.run_id), one.outcome) for one in past if store)

@@ -18,11 +18,11 @@ from run_specialist.api.runner import Runner
 from run_specialist.batch.batch import Batch, Bounds
 from run_specialist.batch.item import Done
 from run_specialist.budget import counted, dollars
-from run_specialist.cli import batch_options as options
-from run_specialist.cli import console
+from run_specialist.cli import batch_options, console
 from run_specialist.cli.flags import ProjectOptions
 from run_specialist.cli.map_progress import MapWorker, reason_of, spread
 from run_specialist.cli.report import reports_in, write_missing
+from run_specialist.cli.runs import existing_store
 from run_specialist.cli.tables import duration_words, print_table
 from run_specialist.errors import RunSpecialistError, StoreUnusable, UsageError
 from run_specialist.evals import plan as plans
@@ -30,7 +30,7 @@ from run_specialist.evals import running
 from run_specialist.evals.baseline import Baseline, find_baseline
 from run_specialist.evals.cases import EvalCase, cases_path, load_cases
 from run_specialist.evals.comparison import Comparison, as_json, comparisons, junit, notes, verdict_text
-from run_specialist.evals.reuse import existing_store, reused
+from run_specialist.evals.reuse import reused
 from run_specialist.record.outcome import Exit
 from run_specialist.specialist.problems import shown
 from run_specialist.tools.sandbox import Sandbox
@@ -48,39 +48,34 @@ class EvalWork:
     """Name of the specialist, or path of its file."""
     config: Config
     project: ProjectOptions
-    cases: options.CaseOptions
-    variants: options.VariantOptions
-    comparison: options.ComparisonOptions
-    results: options.ResultOptions
-    money: options.MoneyOptions
-    at_work: options.WorkOptions
-    each_run: options.EachRunOptions
+    options: batch_options.EvalOptions
+    each_run: batch_options.EachRunOptions
     _baseline: Baseline | None = None
     _is_interrupted: bool = False
 
     def work(self) -> int:
         """Plan, run, check and print; return the exit code."""
-        runner, judging = self._runner(self.each_run.model), self._runner(self.at_work.judge_model)
-        if self.comparison.with_reports and self.comparison.page is None:
+        runner, judging = self._runner(self.each_run.model), self._runner(self.options.judge_model)
+        if self.options.with_reports and self.options.page is None:
             console.fail("--with-reports needs --page, beside which the reports are written")
         # Before anything is spent; exits if a file cannot be written.
-        for flag, path in (("--page", self.comparison.page), ("--junit", self.comparison.junit)):
+        for flag, path in (("--page", self.options.page), ("--junit", self.options.junit)):
             console.OutputFile(path, flag)
         plan = self._plan(runner)
         with existing_store(runner.store) as store:
-            plan = asyncio.run(reused(plan, runner, store, fresh=self.cases.fresh))
-            forecast = running.eval_forecast(plan, runner, store, judging, self.at_work.at_once)
+            plan = asyncio.run(reused(plan, runner, store, fresh=self.options.fresh))
+            forecast = running.eval_forecast(plan, runner, store, judging, self.options.at_once)
         planned_line = " · ".join(self._announced(plan, forecast))
-        if self.at_work.dry_run:
+        if self.options.dry_run:
             self._show(plan, forecast, planned_line)
             return 0
-        if not self.results.quiet:
+        if not self.options.quiet:
             console.say(planned_line)
-        most, limit = forecast.total_cost_usd_90, self.money.limit
+        most, limit = forecast.total_cost_usd_90, self.options.limit
         if most is not None:
             most = min(most + (forecast.judges_cost_usd_90 or 0.0), math.inf if limit is None else limit)
-        self.money.confirm(most)
-        bounds = Bounds(self.at_work.at_once, limit, forecast.typical_cost)
+        self.options.confirm(most)
+        bounds = Bounds(self.options.at_once, limit, forecast.typical_cost)
         batch = running.runs_batch(plan, runner, bounds)
         ends = {done.number: done for done in self._run(batch, runner)}
         judgements = self._judgements(plan, ends, judging, batch.cost_usd)
@@ -88,9 +83,9 @@ class EvalWork:
             result = asyncio.run(running.result_of(plan, ends, judgements, store))
         if self._baseline is not None:
             result = self._baseline.completed(result)
-        compared = comparisons(result, self.comparison.tolerance)
+        compared = comparisons(result, self.options.tolerance)
         values = as_json(result, compared)
-        if self.results.json_:
+        if self.options.json_:
             console.print_json(values)
         else:
             print_results(result, compared)
@@ -112,30 +107,30 @@ class EvalWork:
     def _runner(self, model: str | None) -> Runner:
         """Return a runner for a model; None = that of each file or of the environment."""
         each_run = replace(self.each_run, model=model)
-        return options.batch_runner(self.config, self.project, each_run, quiet=self.results.quiet)
+        return batch_options.batch_runner(self.config, self.project, each_run, quiet=self.options.quiet)
 
     def _plan(self, runner: Runner) -> plans.EvalPlan:
         """Return the planned runs; the baseline comes first if it has to be run, too. Raises UsageError."""
         file = runner.registry.find(self.name)
-        if self.comparison.baseline is not None:
-            self._baseline = find_baseline(self.comparison.baseline, file.path, runner.store)
+        if self.options.baseline is not None:
+            self._baseline = find_baseline(self.options.baseline, file.path, runner.store)
         settings = self.each_run.settings
         if self.each_run.model is not None:
             settings["model"] = self.each_run.model
-        others = [runner.registry.find(str(path)) for path in self.variants.file or ()]
-        compared = plans.subjects([file, *others], settings, plans.varied(self.variants.vary or ()))
+        others = [runner.registry.find(str(path)) for path in self.options.file or ()]
+        compared = plans.subjects([file, *others], settings, plans.varied(self.options.vary or ()))
         if self._baseline is not None and self._baseline.path is not None:
             before = runner.registry.find(str(self._baseline.path))
             name = self._baseline.called([one.variant for one in compared])
             variant = plans.Variant(name, str(before.path), before.digest, {}, is_baseline=True)
             compared.insert(0, plans.Subject(variant, before, settings))
-        path = self.cases.cases or cases_path(file)
+        path = self.options.cases or cases_path(file)
         cases = self._chosen(path, load_cases(path, partial(running.check_judge, runner)))
-        return plans.planned(runner, file.name, path, cases, compared, self.cases.repeat)
+        return plans.planned(runner, file.name, path, cases, compared, self.options.repeat)
 
     def _chosen(self, path: Path, cases: tuple[EvalCase, ...]) -> tuple[EvalCase, ...]:
         """Return the cases selected by `--case`; raises UsageError if a pattern matches none."""
-        patterns, chosen = self.cases.case or (), set[str]()
+        patterns, chosen = self.options.case or (), set[str]()
         for pattern in patterns:
             found = {one.name for one in cases if pattern == one.name or fnmatchcase(one.name, pattern)}
             if not found:
@@ -165,14 +160,14 @@ class EvalWork:
         else:
             if forecast.total_cost_usd_90:
                 yield f"about {spread(forecast.total_cost_usd or 0.0, forecast.total_cost_usd_90)}"
-            yield f"{duration_words(forecast.total_seconds)} at {self.at_work.at_once} at once"
+            yield f"{duration_words(forecast.total_seconds)} at {self.options.at_once} at once"
         if any(map(running.judges_of, plan.cases)):
             low, high = forecast.judges_cost_usd, forecast.judges_cost_usd_90
             yield "judges cost extra" if low is None or high is None else f"judges about {spread(low, high)}"
 
     def _show(self, plan: plans.EvalPlan, forecast: running.EvalForecast, line: str) -> None:
         """Print what would be run."""
-        if not self.results.json_:
+        if not self.options.json_:
             console.print_line(line)
             for one in plan.runs:
                 console.print_line(f"{'stored' if one.run_id in plan.earlier else 'to run'}  {one.name}")
@@ -197,7 +192,7 @@ class EvalWork:
     def _run(self, batch: Batch, runner: Runner) -> list[Done]:
         """Run a batch; return how its items ended."""
         ends: list[Done] = []
-        worker = MapWorker(batch, [ends.append], shows=not self.results.quiet, noun="run")
+        worker = MapWorker(batch, [ends.append], shows=not self.options.quiet, noun="run")
         worker.work(runner)
         self._is_interrupted = self._is_interrupted or worker.interrupts > 0
         return ends
@@ -209,8 +204,8 @@ class EvalWork:
         answers = [] if self._is_interrupted else running.judged_answers(plan, ends, runner)
         if not answers:
             return {}
-        left = None if self.money.limit is None else max(self.money.limit - spent, 0.0)
-        judging = running.judges_batch(plan, answers, runner, Bounds(self.at_work.at_once, left))
+        left = None if self.options.limit is None else max(self.options.limit - spent, 0.0)
+        judging = running.judges_batch(plan, answers, runner, Bounds(self.options.at_once, left))
         said: list[Done] = []
         try:
             said, problem = self._run(judging, runner), judging.problem
@@ -221,14 +216,14 @@ class EvalWork:
 
     def _write(self, result: plans.EvalResult, compared: Sequence[Comparison], runner: Runner) -> None:
         """Write the requested private files, and warn if the specialist can read them; raises OSError."""
-        junit_path, page = self.comparison.junit, self.comparison.page
+        junit_path, page = self.options.junit, self.options.page
         if junit_path is not None:
             text = junit(result, compared if self._baseline else ())
             console.write_private(junit_path, text.encode("utf-8", "replace"), overwrite=True)
         if page is not None:
             folder = page.parent / f"{page.stem}-reports"
             ids = list(dict.fromkeys(one.run_id for one in result.runs if one.run_id))
-            if self.comparison.with_reports:
+            if self.options.with_reports:
                 with existing_store(runner.store) as store:
                     if store is not None:
                         write_missing(store, ids, folder, overwrite=False)
@@ -245,7 +240,7 @@ class EvalWork:
                     )
 
     def _code(self, result: plans.EvalResult, compared: Sequence[Comparison]) -> int:
-        least = self.results.min_score
+        least = self.options.min_score
         scores = [result.score_of(one.name) for one in result.variants if not one.is_baseline]
         if least is not None and any(one is not None and one < least for one in scores):
             return 1

@@ -24,10 +24,7 @@ def map_(
     name: flags.SpecialistName,
     items: Annotated[str | None, typer.Argument(metavar="ITEMS", show_default=False, help=_ITEMS)] = None,
     *,
-    each_item: batch_options.ItemOptions,
-    answers: batch_options.AnswerOptions,
-    money: batch_options.MoneyOptions,
-    batch: batch_options.BatchOptions,
+    options: batch_options.MapOptions,
     each_run: batch_options.EachRunOptions,
     project: flags.ProjectOptions,
 ) -> None:
@@ -39,9 +36,9 @@ def map_(
     Exit codes: 0 every item has an answer, 2 wrong flag or file, 3 the model's endpoint ended the batch, 4 an item has
     no answer, 130 interrupted.
     """
-    answers.check()
+    options.check()
     with guarded():
         from run_specialist.cli.map_run import MapCall  # noqa: PLC0415 - fast `--help`
 
-        code = MapCall(context, name, items, each_item, answers, money, batch, each_run, project).work()
+        code = MapCall(context, name, items, options, each_run, project).work()
     raise typer.Exit(code)

@@ -8,7 +8,7 @@ import tempfile
 import textwrap
 import time
 from collections.abc import Iterator, Sequence, Sized
-from contextlib import AbstractContextManager, ExitStack, closing, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import islice
@@ -32,8 +32,9 @@ from run_specialist.cli.flags import OutputOptions, ProjectOptions, config_for_r
 from run_specialist.cli.fleet import queue_url
 from run_specialist.cli.help import given_words
 from run_specialist.cli.map_progress import TELLING, MapProgress, MapWorker, by_state, label, reason_of, spread
+from run_specialist.cli.runs import existing_store
 from run_specialist.cli.tables import duration_words
-from run_specialist.errors import SpecialistNotFound, StoreMissing, UsageError
+from run_specialist.errors import SpecialistNotFound, UsageError
 from run_specialist.loop.account import rounded
 from run_specialist.record.outcome import Exit, Outcome
 from run_specialist.specialist.project import project_path
@@ -67,10 +68,7 @@ class MapCall:
     context: typer.Context
     name: str
     items: str | None
-    each_item: batch_options.ItemOptions
-    answers: batch_options.AnswerOptions
-    money: batch_options.MoneyOptions
-    options: batch_options.BatchOptions
+    options: batch_options.MapOptions
     each_run: batch_options.EachRunOptions
     project: ProjectOptions
 
@@ -79,58 +77,58 @@ class MapCall:
 
         Exits, or raises UsageError, if no question can be asked about the items.
         """
-        answers, batch, project, items = self.answers, self.options, self.project, self.items
+        options, project, items = self.options, self.project, self.items
         self.words = given_words(self.context)
         """The arguments as given; the command that continues the batch is built from them."""
         # The default is that of one process; a fleet may work on any number of items at the same time (0).
         given = self.context.get_parameter_source("at_once")
-        self._fleet_at_once = batch.at_once if given is not None and given.name == "COMMANDLINE" else 0
+        self._fleet_at_once = options.at_once if given is not None and given.name == "COMMANDLINE" else 0
 
-        self.file = None if answers.out == console.STDOUT else answers.out
+        self.file = None if options.out == console.STDOUT else options.out
         """The file of the answers; None = this call writes none."""
-        is_for_people = not (answers.json_ or answers.events)
-        self.writes_rows = answers.out is not None or (is_for_people and not console.is_terminal())
+        is_for_people = not (options.json_ or options.events)
+        self.writes_rows = options.out is not None or (is_for_people and not console.is_terminal())
         # Whether standard output carries data for programs: JSON, events or rows.
         self._prints_data = not is_for_people or (self.writes_rows and self.file is None)
 
-        self._config = config_for_run(project.root, self.each_run.model, trust=project.trust, quiet=answers.quiet)
+        self._config = config_for_run(project.root, self.each_run.model, trust=project.trust, quiet=options.quiet)
         self._runner = self._runner_in(project.root)
         self._url = place(self._runner.store).url
         self.is_stored = self._url != NONE
 
-        if (batch.wait or batch.priority is not None) and not batch.queue:
+        if (options.wait or options.priority is not None) and not options.queue:
             console.fail("--wait or --priority is about the queue of a fleet; it needs --queue")
-        if batch.wait and items == STDIN:
+        if options.wait and items == STDIN:
             console.fail("--wait reads the items a second time; name a file instead of standard input")
-        if batch.retry and not self.is_stored:
+        if options.retry and not self.is_stored:
             console.fail("--retry needs stored runs; name a store with --store")
-        self._source = self._source_of(items, self.each_item)
-        self._template = None if self.each_item.question is None else Template(self.each_item.question)
+        self._source = self._source_of(items)
+        self._template = None if options.question is None else Template(options.question)
         self._inputs = check(self._source, self._template)
         # The number of items; None if they can be read only once.
         self._count = len(self._inputs) if isinstance(self._inputs, Sized) else None
         # The file of the specialist that combines the answers; None without `--reduce`.
         try:
-            self._reducing = None if answers.reduce is None else self._runner.registry.find(answers.reduce).path
+            self._reducing = None if options.reduce is None else self._runner.registry.find(options.reduce).path
         except SpecialistNotFound:
-            if " " not in str(answers.reduce).strip():
+            if " " not in str(options.reduce).strip():
                 raise
             console.fail("--reduce takes the name of a specialist; give a text as --reduce-question TEXT beside it")
-        self._plan(batch_options.RETRIED[batch.retry])
+        self._plan(batch_options.RETRIED[options.retry])
 
     def work(self) -> int:
         """Execute the command; return the exit code."""
         if self.options.dry_run:
             self._show_plan()
             return 0
-        if not self.answers.quiet:
+        if not self.options.quiet:
             console.say(" · ".join(self._plan_parts()))
         # The maximum cost of the remaining items; None if it is unknown.
         most, limit = self._forecast.total_cost_high, self.batch.cost_limit
         if limit is not None:
             unspent = max(limit - self._spent, 0.0)
             most = unspent if most is None else min(most, unspent)
-        self.money.confirm(most if self._forecast.runs else None)
+        self.options.confirm(most if self._forecast.runs else None)
         if self.options.queue:
             ended = asyncio.run(self._queued(queue_url(self._runner.store)))
             if ended is None:
@@ -148,47 +146,41 @@ class MapCall:
     def _runner_in(self, root: Path | None) -> Runner:
         """Return a runner whose file tools can read a folder."""
         project = replace(self.project, root=root)
-        return batch_options.batch_runner(self._config, project, self.each_run, quiet=self.answers.quiet)
+        return batch_options.batch_runner(self._config, project, self.each_run, quiet=self.options.quiet)
 
-    def _source_of(self, items: str | None, each: batch_options.ItemOptions) -> Source:
+    def _source_of(self, items: str | None) -> Source:
         """Return the source of the items; exit if the options leave it open or name two.
 
         Raises UsageError if the source cannot be read.
         """
-        if each.files is not None:
-            if items is not None or each.format_ is not None:
+        files, format_ = self.options.files, self.options.format_
+        if files is not None:
+            if items is not None or format_ is not None:
                 console.fail("--files cannot be combined with ITEMS and --format; quote the glob")
             specialist = self._runner.registry.find(self.name).specialist
-            return files_source(each.files, self._runner.root, (specialist and specialist.paths) or ())
+            return files_source(files, self._runner.root, (specialist and specialist.paths) or ())
         if items is None:
             console.fail("there are no items; name a file, `-` for standard input, or use --files 'docs/*.md'")
         if items == STDIN and console.is_terminal(sys.stdin):
             console.say("type one item per line, then press Ctrl-D on an empty line")
-        return source_of(items, each.format_)
+        return source_of(items, format_)
 
     def _plan(self, retried: Sequence[str]) -> None:
         """Make the batch, and forecast it from past runs; sends nothing.
 
         retried: statuses of earlier runs that are resumed.
         """
-        with ExitStack() as stack:
-            store: Store | None = None
-            # There is no store before the first run.
-            with suppress(StoreMissing):
-                store = stack.enter_context(closing(Store(self._url))) if self.is_stored else None
+        with existing_store(self._runner.store) as store:
             past = forecast(() if store is None else self._past(store), None)
-            limits = self.options.bounds
-            if self.money.limit is not None:
-                limits["cost_limit"] = self.money.limit
             self._typical_cost = 0.0 if past.cost_usd is None else past.cost_usd.high
             self.batch: Batch = self._runner.map(
                 self.name,
                 self._inputs,
-                self.each_item.question,
+                self.options.question,
                 source=self._source.name,
                 retry=retried,
                 typical_cost=self._typical_cost,
-                **limits,
+                **self.options.bounds,
                 **self.each_run.settings,
             )
             ended: set[str] = set()
@@ -225,7 +217,7 @@ class MapCall:
         """Print the plan and the first questions."""
         expected, at_once = self._forecast, self.options.at_once
         first = [*islice(asked(self._inputs, self._template), SHOWN)]
-        if not self.answers.json_:
+        if not self.options.json_:
             console.print_line(" · ".join(self._plan_parts()))
             for one in first:
                 console.print_line(f"\n{one.number}  {label(one.input)}")
@@ -285,7 +277,7 @@ class MapCall:
         """
         from run_specialist.fleet.batches import Control, put  # noqa: PLC0415 - a database library
 
-        options, each, answers = self.options, self.each_run, self.answers
+        options, each = self.options, self.each_run
         batch_id = self.batch.id
         items, added = await put(
             self._runner,
@@ -293,7 +285,7 @@ class MapCall:
             self.name,
             self._inputs,
             batch_id=batch_id,
-            question=self.each_item.question,
+            question=options.question,
             model=each.model,
             settings=each.settings,
             at_once=self._fleet_at_once,
@@ -308,9 +300,9 @@ class MapCall:
             console.say(f"batch {batch_id}: {counted(items, 'item')}, {added:,} new in the queue{again}")
             if options.wait:
                 return await self._ended_by_fleet(control, batch_id)
-        if answers.json_:
+        if options.json_:
             console.print_json({"batch": batch_id, "items": items, "added": added, "retried": retried})
-        elif not answers.quiet:
+        elif not options.quiet:
             command = f"`specialists fleet status {batch_id}`"
             console.say(f"{command} shows them; the same command with --wait writes the answers")
         return None
@@ -345,14 +337,14 @@ class MapCall:
                     "" if status.reason is None else f"waits: {status.reason}",
                 ]
                 line = " · ".join(filter(None, parts))
-            if line != said and time.monotonic() >= next_at and not self.answers.quiet:
+            if line != said and time.monotonic() >= next_at and not self.options.quiet:
                 console.say(line)
                 said, next_at = line, time.monotonic() + SECONDS
             await asyncio.sleep(LOOK)
 
     def _work_here(self) -> int:
         """Run the batch, print the summary, and return the exit code."""
-        batch, answers = self.batch, self.answers
+        batch, options = self.batch, self.options
         folder = None
         if self._reducing is not None:
             kept = default_folder() / "batches" / batch.id / "answers"
@@ -360,10 +352,10 @@ class MapCall:
         rows_to: AbstractContextManager[AnswerFile | AnswerStream | None] = nullcontext()
         if self.file is not None:
             items = Path(self._source.name)
-            rows_to = AnswerFile(self.file, ordered=answers.ordered, items=items if items.is_file() else None)
+            rows_to = AnswerFile(self.file, ordered=options.ordered, items=items if items.is_file() else None)
         elif self.writes_rows:
-            rows_to = AnswerStream(sys.stdout, ordered=answers.ordered)
-        shows = not (answers.quiet or answers.events or (answers.out == console.STDOUT and console.is_terminal()))
+            rows_to = AnswerStream(sys.stdout, ordered=options.ordered)
+        shows = not (options.quiet or options.events or (options.out == console.STDOUT and console.is_terminal()))
         with rows_to as rows:
             if isinstance(rows, AnswerFile):
                 batch.reuse(rows.earlier)
@@ -371,8 +363,8 @@ class MapCall:
                 batch,
                 [*([] if rows is None else [rows.write]), *([] if folder is None else [folder.add])],
                 shows=shows,
-                events=answers.events,
-                answers=answers.out is None and not self._prints_data and console.is_terminal(),
+                events=options.events,
+                answers=options.out is None and not self._prints_data and console.is_terminal(),
             )
             try:
                 worker.work(self._runner)
@@ -389,13 +381,13 @@ class MapCall:
             code = code or int(reduced.exit_code)
         unstored = batch.unstored if self.is_stored else 0
         code = code or int(Exit.USAGE if unstored else Exit.OK)
-        if answers.json_:
+        if options.json_:
             console.print_json(self._summary_json(worker.progress, unstored, reduced))
-        elif reduced is not None and answers.events:
+        elif reduced is not None and options.events:
             console.print_json({"event": "reduced", "outcome": reduced.as_json()}, None)
         elif reduced is not None and self._prints_data:
             console.print_json({"reduced": reduced.as_json()}, None)
-        lines = summary_lines(self, worker.progress) if code or not answers.quiet else ()
+        lines = summary_lines(self, worker.progress) if code or not options.quiet else ()
         for number, (line, command) in enumerate(lines):
             console.say(line, command=command, follows=number > 0)
         return code
@@ -405,8 +397,8 @@ class MapCall:
 
         path: of its file.
         """
-        own = self.answers.reduce_question or ""
-        question, runner = folder.finish(self.name, self.each_item.question, own), self._runner_in(folder.folder)
+        own = self.options.reduce_question or ""
+        question, runner = folder.finish(self.name, self.options.question, own), self._runner_in(folder.folder)
         # Another specialist, or another question, is another run.
         digest = hashlib.sha256(f"{path}\0{own}".encode())
         for one in sorted(folder.folder.glob("*.md")):
@@ -421,7 +413,7 @@ class MapCall:
 
         if self._prints_data:
             return asyncio.run(with_bounded_cleanup(once()))
-        return answer(runner, prepare, OutputOptions(quiet=self.answers.quiet))
+        return answer(runner, prepare, OutputOptions(quiet=self.options.quiet))
 
     def _summary_json(self, progress: MapProgress, unstored: int, reduced: Outcome | None) -> dict[str, Any]:
         batch, counts = self.batch, asdict(self.batch.counts)

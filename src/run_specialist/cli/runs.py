@@ -3,8 +3,8 @@
 import re
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from run_specialist.cli import tables
 from run_specialist.cli.console import fail, guarded, one_line, print_json, say
 from run_specialist.cli.flags import Json, StoreUrl, one_of_words
 from run_specialist.errors import StoreMissing
-from run_specialist.store.location import LAST, place, shown
+from run_specialist.store.location import LAST, NONE, place, shown
 
 if TYPE_CHECKING:
     from run_specialist.store.reader import Store
@@ -42,6 +42,16 @@ def open_store(store: str | None) -> "Store":
     from run_specialist.store.reader import Store  # noqa: PLC0415 - fast `--help`
 
     return Store(place(store).url)
+
+
+@contextmanager
+def existing_store(store: str | None) -> Iterator["Store | None"]:
+    """Open the store for reading; None if runs are not stored, or none is stored yet. Raises StoreUnusable."""
+    opened = None
+    with suppress(StoreMissing):
+        opened = None if place(store).url == NONE else open_store(store)
+    with opened or nullcontext() as found:
+        yield found
 
 
 def project_filter(root: Path | None, *, all_projects: bool) -> str | None:

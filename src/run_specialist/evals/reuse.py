@@ -1,15 +1,15 @@
 """Find stored runs that need not be repeated, because nothing that they depend on has changed."""
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from run_specialist.api.run_maker import RunRequest
 from run_specialist.api.runner import Runner
-from run_specialist.errors import RunNotFound, RunSpecialistError, StoreMissing, UsageError
+from run_specialist.errors import RunNotFound, RunSpecialistError, UsageError
 from run_specialist.evals.plan import EvalPlan, PlannedRun
 from run_specialist.record.journal import Returned
 from run_specialist.safety.redact import redactor
@@ -17,7 +17,6 @@ from run_specialist.spawning.prompt_texts import agent_memory, read_texts
 from run_specialist.spawning.trust import RunContext
 from run_specialist.specialist.tool_names import DELEGATE
 from run_specialist.store.batch_reader import StoredBatches
-from run_specialist.store.location import NONE, place
 from run_specialist.store.reader import RunSteps, Store
 from run_specialist.store.stored import StoredRun
 from run_specialist.tools.files import file_tools
@@ -27,16 +26,6 @@ ENDED = frozenset({"answered", "landed", "partial", "failed"})
 """Statuses of runs that are reused; others are resumed."""
 # Tools whose results depend on files, and the tool whose child runs may use them.
 _READING = frozenset({"search", "grep", "glob", "read", "ls", DELEGATE})
-
-
-@contextmanager
-def existing_store(url: str | None) -> Iterator[Store | None]:
-    """Open the store of a runner for reading; None if nothing is stored yet. Raises StoreUnusable."""
-    where, opened = place(url).url, None
-    with suppress(StoreMissing):
-        opened = None if where == NONE else Store(where)
-    with opened or nullcontext() as store:
-        yield store
 
 
 async def reused(plan: EvalPlan, runner: Runner, store: Store | None, *, fresh: bool) -> EvalPlan:
