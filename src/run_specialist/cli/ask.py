@@ -176,8 +176,7 @@ def run(
     output.check()
     with console.guarded():
         config = flags.config_for_run(project.root, model.model, trust=project.trust, quiet=output.quiet)
-        make_runner = partial(flags.configured_runner, config, **vars(project), **vars(model), dry_run=dry_run)
-        runner = make_runner()
+        runner = flags.configured_runner(config, **vars(project), **vars(model), dry_run=dry_run)
         if name is None:
             if chat or output.json_ or output.events:
                 console.fail("there is no question; use: run-specialist NAME QUERY")
@@ -199,7 +198,7 @@ def run(
             from run_specialist.cli.chat import converse  # noqa: PLC0415 - only a conversation needs it
 
             ask = partial(answer, output=output, chats=True)
-            converse(name, question, make_runner, ask, given.settings, runner.store)
+            converse(name, question, runner, ask, given.settings)
             raise typer.Exit(0)
         outcome = answer(runner, partial(runner.prepare, name, question, **given.settings), output)
     raise typer.Exit(outcome.exit_code)

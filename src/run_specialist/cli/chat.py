@@ -30,20 +30,17 @@ COMMANDS = {
 def converse(
     name: str,
     question: str | None,
-    make_runner: "Callable[[], Runner]",
+    runner: "Runner",
     ask: "Callable[[Runner, Callable[..., Any]], Outcome]",
     settings: dict[str, Any],
-    store: str | None,
 ) -> None:
     """Ask a specialist what is typed, line by line, until the input ends; all questions but the first resume its run.
 
     question: the first one; None = it is typed, too.
-    make_runner: returns a new runner for each question.
     ask: executes a run that a function prepares, shows it, and returns its outcome.
     settings: of the first question; further ones keep them.
-    store: the store of the runners.
     """
-    keeps = place(store).url != NONE
+    keeps = place(runner.store).url != NONE
     # Line editing and the history of the arrow keys.
     with suppress(ImportError):
         import readline  # noqa: F401, PLC0415 - importing it changes `input`
@@ -66,9 +63,8 @@ def converse(
             if question == "/new" and outcomes:
                 outcomes.clear()
             elif question.startswith("/"):
-                _obey(question, outcomes, store)
+                _obey(question, outcomes, runner.store)
             elif question:
-                runner = make_runner()
                 prepare: Callable[..., Any] = partial(runner.prepare, name, question, **settings)
                 if outcomes and keeps:
                     prepare = partial(runner.resume, outcomes[-1].run_id, question)
