@@ -92,48 +92,31 @@ class BatchMaker:
         parts = (asked.file.name, asked.file.digest, settings, model)
         name = batch_id(project, parts, question, source) if named is None else checked_id(named)
         frozen = {"file": str(asked.file.path), "digest": asked.file.digest, "given": given, "source": source}
-        text, limit = "" if template is None else template.text, bounds.cost_limit
-        row = StoredBatch(name, asked.settings.name, text, time.time(), frozen, model, project, limit)
+        limit = bounds.cost_limit
+        row = StoredBatch(name, asked.settings.name, question or "", time.time(), frozen, model, project, limit)
         statuses, has_limit = checked_statuses(retry), limit is not None
         runs = BatchRuns(maker, lambda item: replace(asked, question=item.question), [asked], statuses, has_limit)
         # An iterator can be read only once.
         total = len(items) if isinstance(items, Sized) and not hasattr(items, "__next__") else None
-        return self._made(
-            row, lambda: questions.asked(items, template), runs, bounds, total, lambda item: f"{name}-{item.key}"
-        )
+        record = BatchRecord(row, maker.store.opened_url)
+        batch = Batch(name, lambda: questions.asked(items, template), runs, bounds, total=total, record=record)
+        self._open.add(batch)
+        return batch
 
-    def make_of(
-        self,
-        row: StoredBatch,
-        items: Sequence[Item],
-        asked: Sequence[RunRequest],
-        bounds: Bounds,
-        run_ids: Sequence[str],
-    ) -> Batch:
+    def make_of(self, row: StoredBatch, items: Sequence[Item], asked: Sequence[RunRequest], bounds: Bounds) -> Batch:
         """Return a batch whose items may differ in their specialists, settings and models.
 
         row: how the batch is stored.
-        items: numbered from 1.
+        items: numbered from 1; their keys are the ids of their runs.
         asked: what is asked about each of the items.
-        run_ids: the ids of their runs.
         """
         kinds = {(one.file.path, one.file.digest, one.model, one.settings.model): one for one in asked}
-        has_limit = bounds.cost_limit is not None
-        runs = BatchRuns(self._maker, lambda item: asked[item.number - 1], [*kinds.values()], frozenset(), has_limit)
-        return self._made(row, lambda: items, runs, bounds, len(items), lambda item: run_ids[item.number - 1])
-
-    def _made(  # noqa: PLR0913, PLR0917 - as above
-        self,
-        row: StoredBatch,
-        items: Callable[[], Iterable[Item]],
-        runs: BatchRuns,
-        bounds: Bounds,
-        total: int | None,
-        run_id: Callable[[Item], str],
-    ) -> Batch:
-
-        record = BatchRecord(lambda: row, self._maker.store.opened_url)
-        batch = Batch(row.batch_id, items, runs, bounds, total=total, record=record, run_id=run_id)
+        has_limit, maker = bounds.cost_limit is not None, self._maker
+        runs = BatchRuns(maker, lambda item: asked[item.number - 1], [*kinds.values()], frozenset(), has_limit)
+        record = BatchRecord(row, maker.store.opened_url)
+        batch = Batch(
+            row.batch_id, lambda: items, runs, bounds, total=len(items), record=record, run_id=lambda item: item.key
+        )
         self._open.add(batch)
         return batch
 

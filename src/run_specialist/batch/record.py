@@ -32,16 +32,16 @@ class BatchRecord:
 
     def __init__(
         self,
-        batch: "Callable[[], batches.StoredBatch] | None" = None,
+        batch: "batches.StoredBatch | None" = None,
         url: Callable[[], Awaitable[str | None]] | None = None,
     ) -> None:
         """Set what to write, without opening the store.
 
-        batch: returns the row of the batch; None = nothing is stored.
+        batch: its row; None = nothing is stored.
         url: opens the store and returns its URL; None if nothing is stored.
         """
         self._batch, self._url = batch, url
-        self._batch_id = ""
+        self._batch_id = "" if batch is None else batch.batch_id
 
     async def open(self, items: Iterable[tuple[str, Item]], stopped: Callable[[], bool]) -> Mapping[str, float] | None:
         """Write the batch and these items; return their stored runs by id with their cost so far [USD].
@@ -55,14 +55,12 @@ class BatchRecord:
             return None
         from run_specialist.store.batches import BatchWriter  # noqa: PLC0415 - only for stored batches
 
-        batch = self._batch()
-        self._batch_id = batch.batch_id
         writer = await asyncio.to_thread(BatchWriter, url)
         if self.is_read_only:
             with writer:
                 return await asyncio.to_thread(writer.begun, self._batch_id)
         self._writer = writer
-        await asyncio.to_thread(writer.put, batch, ())
+        await asyncio.to_thread(writer.put, self._batch, ())
         # The items are read in this thread, because their source may not be usable in another thread.
         remaining = iter(items)
         while portion := [_row(run_id, item) for run_id, item in islice(remaining, PORTION)]:

@@ -52,8 +52,7 @@ def runs_batch(plan: EvalPlan, runner: Runner, bounds: Bounds) -> Batch:
     for one in plan.runs:
         given = {"case": one.case.name, "variant": one.subject.variant.name, "repeat": one.repeat}
         items.append(Item(one.number, {"name": one.name, **given}, one.case.question, one.run_id))
-    asked, ids = [one.asked for one in plan.runs], [one.run_id for one in plan.runs]
-    return runner.batches.make_of(plan.row(bounds.cost_limit), items, asked, bounds, ids)
+    return runner.batches.make_of(plan.row(bounds.cost_limit), items, [one.asked for one in plan.runs], bounds)
 
 
 def judges_of(case: EvalCase) -> list[Judge]:
@@ -103,7 +102,7 @@ def judges_batch(plan: EvalPlan, answers: Sequence[JudgedAnswer], runner: Runner
         Item(at, {"name": f"judge · {one.run.case.name} · {one.run.subject.variant.name}"}, one.asked.question, run_id)
         for at, (run_id, one) in enumerate(distinct.items(), 1)
     ]
-    return runner.batches.make_of(row, items, [one.asked for one in distinct.values()], bounds, [*distinct])
+    return runner.batches.make_of(row, items, [one.asked for one in distinct.values()], bounds)
 
 
 def judgements(answers: Iterable[JudgedAnswer], ends: Mapping[str, Done], problem: str | None) -> Judgements:
