@@ -175,7 +175,7 @@ def plain(text, width=60):
 
 def colored(text, width=60):
     """Return a Markdown text with styles."""
-    with patch("run_specialist.cli.answer.has_colours", return_value=True):
+    with patch("run_specialist.cli.console.has_colours", return_value=True):
         return shown(markdown(text), width)
 
 
@@ -184,7 +184,7 @@ def colored(text, width=60):
 @example("[good](http://e.org/\x1b\\\x1b]8;;file:///etc\x1b\\)", 40, True)
 def test_nothing_in_a_text_controls_the_terminal(text, width, styled):
     """No control character, no foreign escape sequence, no reversed text, and only web and mail links."""
-    with patch("run_specialist.cli.answer.has_colours", return_value=styled):
+    with patch("run_specialist.cli.console.has_colours", return_value=styled):
         evidence = evidence_block([Evidence(text, text, found) for found in (True, False, None)])
         parts = [markdown(text), *evidence, *gaps_block([text])]
     written = shown(apart(parts), width, color=styled)

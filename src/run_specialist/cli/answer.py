@@ -20,15 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from run_specialist.budget import counted
-from run_specialist.cli.console import (
-    as_json_text,
-    has_colours,
-    is_terminal,
-    one_line,
-    print_line,
-    print_styled,
-    printable,
-)
+from run_specialist.cli import console
 from run_specialist.cli.tables import local, print_rendered, rendered_lines
 from run_specialist.loop.evidence import is_salvaged
 from run_specialist.record.outcome import Evidence, Outcome, Support
@@ -78,7 +70,7 @@ def print_transcript(run: "StoredRun", rows: Sequence["Row"], copied: int) -> No
 
     copied: number of rows at the beginning that a fork has copied from another run.
     """
-    rendered = is_terminal()
+    rendered = console.is_terminal()
     shown: list[RenderableType] = []
     before = _HEAD
     for kind, label, row in _entries(run, rows, copied):
@@ -95,14 +87,14 @@ def print_transcript(run: "StoredRun", rows: Sequence["Row"], copied: int) -> No
     if rendered:
         page("\n".join(rendered_lines(Group(*shown))))
     else:
-        print_line("\n".join(map(str, shown)))
+        console.print_line("\n".join(map(str, shown)))
 
 
 def _entries(run: "StoredRun", rows: Sequence["Row"], copied: int) -> Iterator[tuple[str, str, "Row"]]:
     """Yield the kind, the label and the row of each message, call and result; the lines of the head have no row."""
     yield _HEAD, f"{run.run_id}  {run.specialist}  {run.status}  {local(run.started_at)}", {}
     if run.question != run.first_question:
-        yield _HEAD, f"newest question: {one_line(run.question)}", {}
+        yield _HEAD, f"newest question: {console.one_line(run.question)}", {}
     if run.parent_id:
         yield _HEAD, f"asked by {run.parent_id}", {}
     if run.forked_from:
@@ -131,11 +123,11 @@ def _content(row: "Row") -> str:
 
 def _rendered(kind: str, label: str, row: "Row") -> RenderableType:
     if kind != _CALL:
-        heading = Text(printable(label), "dim", overflow="fold")
+        heading = Text(console.printable(label), "dim", overflow="fold")
         text = markdown(_content(row)) if kind == "assistant" else written(_content(row))
         return Group(heading, Prefixed(text, _INDENT)) if row else heading
     arguments = row["arguments"]
-    text = Text(printable(row["name"]), "bold", overflow="fold")
+    text = Text(console.printable(row["name"]), "bold", overflow="fold")
     if row["name"] == RESPOND and isinstance(arguments, Mapping) and isinstance(arguments.get("answer"), str):
         response = Response.parse(arguments)
         # Without marks: only the outcome knows which quotes were found.
@@ -143,7 +135,7 @@ def _rendered(kind: str, label: str, row: "Row") -> RenderableType:
         answer = without_quotes(response.answer, ((one.source, one.quote) for one in quotes))
         blocks = [markdown(answer), *evidence_block(quotes, marked=False, above=answer), *gaps_block(response.gaps)]
         return Group(Prefixed(text, f"{label}  ", style="dim"), Prefixed(apart(blocks), _INDENT))
-    text.append(f" {printable(json.dumps(arguments, ensure_ascii=False))}", "not bold")
+    text.append(f" {console.printable(json.dumps(arguments, ensure_ascii=False))}", "not bold")
     return Prefixed(text, f"{label}  ", style="dim")
 
 
@@ -182,7 +174,7 @@ def _list_block(heading: str, items: Iterable[str]) -> Iterator[RenderableType]:
 
 
 def _heading(text: str) -> Text:
-    return Text(text if has_colours() else f"{text}:", "bold")
+    return Text(text if console.has_colours() else f"{text}:", "bold")
 
 
 def _piece(one: Evidence, number: str, *, marked: bool) -> RenderableType:
@@ -191,7 +183,7 @@ def _piece(one: Evidence, number: str, *, marked: bool) -> RenderableType:
         False: ("✗", "red", NOT_FOUND),
         None: ("•", "dim", "not looked up" if marked else ""),
     }[one.verified]
-    source = Text(printable(" ".join(one.source.split())) or "no source given", "cyan", overflow="fold")
+    source = Text(console.printable(" ".join(one.source.split())) or "no source given", "cyan", overflow="fold")
     line = Text.assemble(source, "  " if words else "", (words, color))
     if _PROSE.search(one.source):
         # Without the line breaks of its file, prose can be wrapped again.
@@ -218,7 +210,7 @@ def markdown(text: str, doubtful: Sequence[Support] = ()) -> RenderableType:
 
     doubtful: sentences to be marked.
     """
-    tokens = parse(text, printable, doubtful)
+    tokens = parse(text, console.printable, doubtful)
     if tokens is None:
         return written(text)
     blocks = ((node.type, _block(node)) for node in SyntaxTreeNode(tokens).children)
@@ -227,7 +219,7 @@ def markdown(text: str, doubtful: Sequence[Support] = ()) -> RenderableType:
 
 def written(text: str) -> Text:
     """Return a text unrendered, wrapped at words."""
-    return Text(printable(text), overflow="fold")
+    return Text(console.printable(text), overflow="fold")
 
 
 def apart(blocks: Iterable[RenderableType]) -> Group:
@@ -253,7 +245,7 @@ def _block(node: SyntaxTreeNode) -> RenderableType:
             level = int(node.tag[1:])
             text = inline(node.children[0], "bold underline" if level == 1 else "bold")
             # Without a style, the marks show that it is a heading.
-            block = text if has_colours() else Prefixed(text, "#" * level + " ")
+            block = text if console.has_colours() else Prefixed(text, "#" * level + " ")
         case "fence" | "code_block":
             block = Prefixed(_code(node), "    ")
         case "blockquote":
@@ -273,7 +265,7 @@ def _block(node: SyntaxTreeNode) -> RenderableType:
 def _code(node: SyntaxTreeNode) -> Text:
     code = node.content.rstrip("\n")
     language = node.info.split()[0] if node.info.split() else ""
-    if not language or not has_colours() or len(code) > _LONGEST_CODE:
+    if not language or not console.has_colours() or len(code) > _LONGEST_CODE:
         return Text(code, CODE, overflow="fold")
     from rich.syntax import Syntax  # noqa: PLC0415 - brings Pygments
 
@@ -343,7 +335,7 @@ def _add(text: Text, node: SyntaxTreeNode) -> None:
             text.append("\n")
         case "code_inline":
             # Without a style, the marks show where a name begins and ends.
-            text.append(node.content if has_colours() else f"`{node.content}`", CODE)
+            text.append(node.content if console.has_colours() else f"`{node.content}`", CODE)
         case "link" | "image":
             _add_link(text, node)
         case _ if node.children:
@@ -364,7 +356,7 @@ def _add_link(text: Text, node: SyntaxTreeNode) -> None:
     label = text.plain[start:]
     url = str(node.attrs.get("href" if node.type == "link" else "src", ""))
     clickable = Style(underline=True, link=url) if opens(url) else Style(dim=True)
-    address = shown_address(url, label, printable)
+    address = shown_address(url, label, console.printable)
     if address:
         text.append(" (" if label else "").append(address, clickable).append(")" if label else "")
     elif opens(url):
@@ -379,7 +371,7 @@ def page(text: str) -> None:
     fits = text.count("\n") + 1 < shutil.get_terminal_size().lines
     is_dumb = os.environ.get("TERM", "").lower() in {"dumb", "unknown"}
     if fits or is_dumb or os.environ.get("PAGER", "less").strip() in {"", "cat"}:
-        print_styled(text)
+        console.print_styled(text)
         return
     import pydoc  # noqa: PLC0415 - only a long text needs it
 
@@ -403,7 +395,7 @@ def print_rendered_answer(outcome: Outcome, *, alone: bool) -> None:
     blocks: list[RenderableType] = []
     # Structured and salvaged answers are not Markdown.
     if outcome.output is not None:
-        blocks.append(written(as_json_text(outcome.output)))
+        blocks.append(written(console.as_json_text(outcome.output)))
     if is_salvaged(outcome.answer):
         # It contains the results that its evidence quotes.
         evidence = tuple(one for one in evidence if one.quote not in outcome.answer)
