@@ -7,8 +7,9 @@ import difflib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
-from typing import Any, Self, Unpack
+from typing import Any, Unpack
 
 from run_specialist import prompts
 from run_specialist.api.runner import Runner
@@ -41,7 +42,7 @@ class Delegated:
     """The outcome of the run; None if no run was started."""
 
 
-class Delegate:
+class Delegate(AbstractAsyncContextManager["Delegate"]):
     """A tool with which another agent's model asks specialists; calls may run concurrently."""
 
     def __init__(
@@ -150,9 +151,6 @@ class Delegate:
         """Close the runner if this tool created it."""
         if self._owns_runner:
             await self.runner.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
 from functools import cached_property
 from inspect import cleandoc
@@ -219,7 +219,7 @@ class Stream:
                 self._task.add_done_callback(lambda _: self._events.put_nowait(None))
 
 
-class Runner:
+class Runner(AbstractAsyncContextManager["Runner"]):
     """Runs specialists; runs with the same model share connections."""
 
     def __init__(  # noqa: PLR0913 - keyword arguments, all optional
@@ -462,9 +462,6 @@ class Runner:
             parts.push_async_callback(self.environments.clients.aclose)
             if "batches" in self.__dict__:
                 parts.push_async_callback(self.batches.aclose)
-
-    async def __aenter__(self) -> Self:
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()

@@ -14,12 +14,12 @@ import sys
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, NamedTuple, Self, TextIO
+from typing import Any, BinaryIO, NamedTuple, TextIO
 
 from run_specialist.batch.item import Done
 from run_specialist.batch.questions import as_text, fields_of
@@ -176,7 +176,7 @@ def stored_rows(path: Path, *, is_csv: bool = False, may_be_torn: bool = True) -
 _OTHER_FORMATS = (".json", ".tsv", ".xlsx", ".xls", ".parquet")
 
 
-class AnswerFile:
+class AnswerFile(AbstractContextManager["AnswerFile"]):
     """A file of answers: JSON Lines, or CSV if its name ends with `.csv`.
 
     with AnswerFile(Path("answers.jsonl")) as answers:
@@ -255,9 +255,6 @@ class AnswerFile:
     def finish(self) -> None:
         """Replace the file by the rows of this call, because all items have one; raises UsageError."""
         self._end(whole=True)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         try:
@@ -488,7 +485,7 @@ def _quoted(text: str) -> str:
 
 
 @dataclass
-class AnswerStream:
+class AnswerStream(AbstractContextManager["AnswerStream"]):
     """Rows of answers as JSON Lines on a stream; used like an `AnswerFile`."""
 
     stream: TextIO
@@ -516,9 +513,6 @@ class AnswerStream:
         """Write the rows that were held back; raises the same errors as `write`."""
         for number in sorted(self._held):
             self._print(self._held.pop(number))
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if not isinstance(error, BrokenPipeError | UsageError):

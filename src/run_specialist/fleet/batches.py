@@ -7,10 +7,10 @@ import socket
 import tempfile
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -169,7 +169,7 @@ class BatchStatus:
     """The amount that the items in progress may still spend of the limit [USD]."""
 
 
-class Control:
+class Control(AbstractAsyncContextManager["Control"]):
     """Access to the queue for one command.
 
     Its methods raise UsageError if the batch is unknown, and StoreUnusable if the database cannot be used.
@@ -241,9 +241,6 @@ class Control:
     async def _set_state(self, batch_id: str, state: str, reason: str | None = None) -> None:
         await self.status(batch_id)
         await asyncio.to_thread(set_state, self._url, batch_id, state, reason)
-
-    async def __aenter__(self) -> Self:
-        return self
 
     async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
         await self._queue.close()
