@@ -253,11 +253,6 @@ def read_config(project: Path | None, *, meant: bool = False) -> Config:
     return Config(tuple(files), project)
 
 
-def read_user_config() -> Config:
-    """Read the config file of the user only, for keys that a project cannot set; raises UsageError as `read_config`."""
-    return read_config(None)
-
-
 # Server of models whose names have no prefix.
 _MESSAGES = ""
 

@@ -28,6 +28,7 @@ from run_specialist.specialist.origins import ValueOrigins
 from run_specialist.specialist.problems import shown
 from run_specialist.specialist.project import is_same, project_of, project_path
 from run_specialist.specialist.settings import Data, resolve
+from run_specialist.store.location import LAST
 from run_specialist.store.rows import KnownRun
 from run_specialist.store.stored import StoredRun
 from run_specialist.tools.threads import in_thread
@@ -317,8 +318,6 @@ def question_of(query: str | None, question: str | None) -> str | None:
 
 MOST_NAMED = 3
 """Maximum number of specialists that an error names."""
-LAST = "last"
-"""Alias for the newest run of a project, which is not an id; see `store.reader`."""
 # Maximum length of an id [characters].
 _LONGEST_ID = 100
 RETRIED = ("failed", "aborted", "partial")

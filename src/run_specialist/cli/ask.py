@@ -37,23 +37,14 @@ LARGEST = 10 * 1024 * 1024
 # Time without any input after which a message explains what the command is waiting for [s].
 _PATIENCE = 1.0
 
-QueryWords = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="QUERY",
-        show_default=False,
-        help="The question, in quotes or as several words; `-` means the text on standard input, which is also "
-        "read if there is no QUERY.",
-    ),
-]
-MoreWords = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="QUERY",
-        show_default=False,
-        help="An additional question, in quotes or as several words; `-` means the text on standard input.",
-    ),
-]
+_query = partial(typer.Argument, metavar="QUERY", show_default=False)
+_QUERY = (
+    "The question, in quotes or as several words; `-` means the text on standard input, which is also read if there is "
+    "no QUERY."
+)
+_MORE = "An additional question, in quotes or as several words; `-` means the text on standard input."
+QueryWords = Annotated[list[str] | None, _query(help=_QUERY)]
+MoreWords = Annotated[list[str] | None, _query(help=_MORE)]
 
 
 def question_from(words: Sequence[str] | None) -> str:

@@ -32,9 +32,9 @@ def personal(context: typer.Context, option: typer.CallbackParam, given: Any) ->
     if context.resilient_parsing or (source is not None and source.name != "DEFAULT"):
         return given
     with guarded():
-        from run_specialist.api.config_files import read_user_config  # noqa: PLC0415 - fast `--help`
+        from run_specialist.api.config_files import read_config  # noqa: PLC0415 - fast `--help`
 
-        found = read_user_config().get(name)
+        found = read_config(None).get(name)
         return given if found is None else found
 
 

@@ -20,7 +20,7 @@ from run_specialist.budget import counted
 from run_specialist.cli import console, flags
 from run_specialist.cli.help import CommandList, GroupedCommand, VersionFlag, everyday
 from run_specialist.cli.tables import print_table
-from run_specialist.errors import UsageError, errors_as
+from run_specialist.errors import UsageError, errors_as, with_flags
 from run_specialist.specialist.problems import shown
 
 if TYPE_CHECKING:
@@ -274,7 +274,7 @@ def schema(
 
 
 def _print_listing(files: Sequence["SpecialistFile"], reasons: Mapping[Path, str]) -> None:
-    from run_specialist.cli.show import BLOCKED, print_reasons  # noqa: PLC0415 - fast `--help`
+    from run_specialist.spawning.availability import sentences  # noqa: PLC0415 - fast `--help`
     from run_specialist.specialist.dialects import OWN  # noqa: PLC0415 - fast `--help`
 
     # The column is not needed if all files have the format of this program.
@@ -282,7 +282,7 @@ def _print_listing(files: Sequence["SpecialistFile"], reasons: Mapping[Path, str
     rows = [
         (
             console.one_line(file.name),
-            BLOCKED if file.path in reasons else file.status,
+            "blocked" if file.path in reasons else file.status,
             *(("" if file.dialect == OWN.name else file.dialect,) if foreign else ()),
             "" if file.tool_calls_limit is None else str(file.tool_calls_limit),
             console.one_line(file.model or ""),
@@ -291,7 +291,8 @@ def _print_listing(files: Sequence["SpecialistFile"], reasons: Mapping[Path, str
         for file in files
     ]
     print_table(("NAME", "STATUS", *(("DIALECT",) if foreign else ()), "CALLS", "MODEL", "DESCRIPTION"), rows)
-    print_reasons(files, reasons)
+    for line in ["", *map(with_flags, sentences(files, reasons))] if reasons else ():
+        console.print_wrapped(line)
     problems = [problem for file in files for problem in file.problems if problem.level != "notice"]
     if problems:
         console.print_line("")

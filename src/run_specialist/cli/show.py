@@ -84,10 +84,6 @@ def show(
                 console.print_wrapped(f"  {'past runs':<13}{console.one_line(note)}")
 
 
-BLOCKED = "blocked"
-"""Status in the list, in place of `ok` or `warning`."""
-
-
 def unavailable(files: "Sequence[SpecialistFile]", root: Path, default: str | None) -> Mapping[Path, str]:
     """Return why specialists cannot work in a folder with this environment, by the path of their file.
 
@@ -97,17 +93,6 @@ def unavailable(files: "Sequence[SpecialistFile]", root: Path, default: str | No
 
     rule = ModelRule.of(None)
     return obstacles(files, root, lambda settings: model_obstacle(rule, settings, default))
-
-
-def print_reasons(files: "Sequence[SpecialistFile]", reasons: Mapping[Path, str]) -> None:
-    """Print an empty line, and one for each reason with the specialists that cannot work here; nothing without any.
-
-    On a terminal, lines break between words.
-    """
-    from run_specialist.spawning.availability import sentences  # noqa: PLC0415 - fast `--help`
-
-    for line in ["", *map(with_flags, sentences(files, reasons))] if reasons else ():
-        console.print_wrapped(line)
 
 
 # How many of the newest runs of a specialist are considered.

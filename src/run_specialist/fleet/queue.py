@@ -23,7 +23,7 @@ from psycopg import AsyncRawCursor, RawCursor
 from psycopg.rows import dict_row
 
 from run_specialist.batch.item import LimitReached, NotAffordable
-from run_specialist.batch.limits import Grants
+from run_specialist.batch.limits import FIRST_PAUSE, LONGEST_PAUSE, Grants
 from run_specialist.budget import dollars
 from run_specialist.errors import StoreUnusable, UsageError, errors_as
 from run_specialist.store.location import NAMESPACE, VERSION, newer_version_error, shown
@@ -37,8 +37,6 @@ PORTION = 5_000
 """Number of jobs per insert statement."""
 # Age at which entries of the log are deleted once their jobs have ended [days].
 _LOG_DAYS = 7
-FIRST_PAUSE, LONGEST_PAUSE = 30.0, 600.0
-"""First and longest pause of a batch whose endpoint refuses requests without naming a wait; each pause doubles [s]."""
 # Time after a pause in which only the first item uses the endpoint [s].
 _PROBE_TIME = 60.0
 LARGEST = 64 * 1024**2

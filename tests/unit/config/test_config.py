@@ -14,7 +14,6 @@ from run_specialist.api.config_files import (
     check_chosen_model,
     model_claim,
     read_config,
-    read_user_config,
 )
 from run_specialist.errors import NotTrusted, UsageError
 from run_specialist.spawning.trust import Trust
@@ -70,7 +69,7 @@ def test_the_project_comes_before_the_user_and_the_environment_before_both(proje
     monkeypatch.setenv("SPECIALIST_MODEL", "sonnet")
     monkeypatch.setenv("SPECIALIST_STORE", "/a/runs.db")
     assert (config.get("model"), config.get("store"), config.defaults.model) == (None, None, None)
-    assert read_user_config().get("cost_limit") == 0.5
+    assert read_config(None).get("cost_limit") == 0.5
     assert (config.values["model"].line, config.values["cost_limit"].path) == (2, user)
 
 
@@ -230,7 +229,7 @@ def test_the_place_of_the_users_file(project, user, monkeypatch, tmp_path):
         read_config(project)
     monkeypatch.setenv("SPECIALIST_CONFIG", "none")
     (project / "pyproject.toml").write_text(HEAD + "broken")
-    assert (read_config(project), read_user_config()) == (Config((), project), Config())
+    assert (read_config(project), read_config(None)) == (Config((), project), Config())
 
 
 def test_many_problems_are_cut(project):
