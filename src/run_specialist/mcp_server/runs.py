@@ -152,6 +152,10 @@ class RunStatus:
     """As listed by `specialists runs`: `running` while its process is alive, `interrupted` if the process has died."""
     tool_calls: int
     outcome: Outcome | None
+    began: float
+    """Start time [seconds since 1970]."""
+    changed: float
+    """Time of the last known change [seconds since 1970]."""
     progress: str | None = None
     """What it did last; None if this server does not know."""
     is_kept: bool = True
@@ -173,6 +177,7 @@ class ServedRun:
         self.task: asyncio.Task[None] | None = None
         self.is_prepared = asyncio.Event()
         """Also set if the preparation failed."""
+        self._began = self._changed = time.time()
         self._followers: list[asyncio.Queue[ProgressUpdate | None]] = []
 
     async def prepared(self) -> Run:
@@ -195,8 +200,8 @@ class ServedRun:
         if self.run is None or (self.failure is not None and ended is None):
             raise UsageError(f"the run broke off: {self.failure}")
         status, used = ("running", self.progress.tool_calls) if ended is None else (ended.status, ended.tool_calls.used)
-        progress = self.progress.latest.message
-        return RunStatus(self.run.run_id, self.specialist, status, used, ended, progress, self.run.is_kept)
+        times, progress = (self._began, self._changed), self.progress.latest.message
+        return RunStatus(self.run.run_id, self.specialist, status, used, ended, *times, progress, self.run.is_kept)
 
     def on_event(self, event: events.Event) -> None:
         """Pass the progress of an event on to all followers."""
@@ -213,6 +218,7 @@ class ServedRun:
 
     def publish(self, update: ProgressUpdate | None) -> None:
         """Send an update to all followers; None releases them after the end of the run."""
+        self._changed = time.time()
         for follower in self._followers:
             follower.put_nowait(update)
 
@@ -325,10 +331,12 @@ def past_run(store: str | None, run_id: str, project: str) -> RunStatus:
 
     try:
         with Store(url) as opened:
-            if not any((one.run_id, one.project) == (run_id, project) for one in opened.runs(ids=[run_id])):
+            found = [one for one in opened.runs(ids=[run_id]) if (one.run_id, one.project) == (run_id, project)]
+            if not found:
                 raise RunNotFound(f"no run {run_id} is known here; give the whole run_id as start_run returned it")
             run = opened.load(run_id)
     except StoreMissing:
         raise RunNotFound(f"no run {run_id} is known here") from None
     outcome = None if run.outcome is None else TypeAdapter(Outcome).validate_python(dict(run.outcome))
-    return RunStatus(run.run_id, run.specialist, run.status, run.tool_calls, outcome)
+    times = (found[0].started_at, found[0].ended_at or found[0].started_at)
+    return RunStatus(run.run_id, run.specialist, run.status, run.tool_calls, outcome, *times)

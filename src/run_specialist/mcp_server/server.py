@@ -14,15 +14,20 @@ from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 import mcp_types
-from mcp.server.context import ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
+from mcp.server.mcpserver.server import require_client_extension
 from mcp.server.stdio import stdio_server
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
 
 from run_specialist.api.runner import Runner
 from run_specialist.errors import RunSpecialistError, UsageError, with_flags
 from run_specialist.mcp_server import runs, tools
 from run_specialist.mcp_server.tools import Catalogue, checked_arguments, outcome_result
 from run_specialist.record.outcome import Exit
+from run_specialist.specialist.loader import SpecialistFile
 from run_specialist.specialist.problems import shown
 from run_specialist.specialist.project import project_path
 from run_specialist.tools.mcp import replace_lone_surrogates
@@ -38,6 +43,9 @@ _log = logging.getLogger(__name__)
 
 # Registers a function to call when the client of a call disconnects.
 _OnDisconnect = Callable[[Callable[[], None]], None]
+_Called = mcp_types.CallToolResult | dict[str, Any]
+_Context = ServerRequestContext[Any, Any]
+_Page = mcp_types.PaginatedRequestParams | None
 
 
 class Service:
@@ -75,17 +83,24 @@ class Service:
                 self._reported.add(problem)
                 self._say(f"not served: {problem}")
 
-    async def tools(self) -> list[mcp_types.Tool]:
-        """Return the tools for the current specialist files."""
+    async def tools(self, *, tasks: bool = False) -> list[mcp_types.Tool]:
+        """Return the tools for the current specialist files; tasks: for a client that polls them."""
         catalogue = await self.catalogue()
+        if tasks:
+            return tools.task_tools(catalogue)
         return [*(tool for _, tool in catalogue.offered.values()), *tools.run_tools(catalogue)]
 
     async def call(
-        self, name: str, given: Mapping[str, Any] | None, send: runs.SendUpdate, on_disconnect: _OnDisconnect
-    ) -> mcp_types.CallToolResult:
+        self,
+        name: str,
+        given: Mapping[str, Any] | None,
+        send: runs.SendUpdate,
+        on_disconnect: _OnDisconnect | None,
+    ) -> _Called:
         """Execute a tool call; errors are returned as error results.
 
         send: sends a progress notification, if the client requested progress.
+        on_disconnect: None for a client that polls tasks, which gets a task in place of an outcome.
         """
         task = asyncio.current_task()
         if task is not None:
@@ -99,12 +114,34 @@ class Service:
             if name in of_run:
                 return tools.status_result(await of_run[name](given))
             return await self._ask(name, given, send, on_disconnect)
-        except RunSpecialistError as error:
-            text = with_flags(str(error))
         except Exception as error:  # noqa: BLE001 - an error in one call must not end the others
-            _log.debug("tool call failed", exc_info=True)
-            text = f"internal error: {error!r}; please report it"
-        return tools.result(self._location.hide(text), None, is_error=True)
+            return tools.result(self.told(error), None, is_error=True)
+
+    def told(self, error: Exception) -> str:
+        """Return an error as a text for the client, without the location of the store."""
+        if isinstance(error, RunSpecialistError):
+            return self._location.hide(with_flags(str(error)))
+        _log.debug("request failed", exc_info=error)
+        return self._location.hide(f"internal error: {error!r}; please report it")
+
+    async def prompt(self, name: str, given: Mapping[str, Any] | None) -> mcp_types.GetPromptResult:
+        """Return the prompt with which a person has a specialist asked."""
+        tool_name, _ = await self._named(name)
+        return tools.prompt(tool_name, checked_arguments(given, [], ["query"]).get("query"))
+
+    async def resource(self, uri: str) -> mcp_types.ReadResourceResult:
+        """Return what `get_run` returns, as JSON or as text."""
+        found = tools.RUN_URI.fullmatch(uri)
+        if not found:
+            there = ", ".join(one.uri_template for one in tools.TEMPLATES)
+            raise UsageError(f"there is no resource {shown(repr(uri))}; there are: {there}")
+        return tools.resource(uri, await self._status({"run_id": found[1]}), is_report=bool(found[2]))
+
+    async def task(self, method: str, task_id: str) -> dict[str, Any]:
+        """Answer a request about a task, which is a run."""
+        asked = self._cancel if method == "tasks/cancel" else self._status
+        run = await asked({"run_id": task_id})
+        return tools.task(run) if method == "tasks/get" else {}
 
     async def close(self, seconds: float) -> None:
         """Abort all runs, and wait until pending calls are answered.
@@ -117,14 +154,21 @@ class Service:
             await asyncio.wait(calls, timeout=seconds)
 
     async def _ask(
-        self, name: str, given: Mapping[str, Any] | None, send: runs.SendUpdate, on_disconnect: _OnDisconnect
-    ) -> mcp_types.CallToolResult:
+        self,
+        name: str,
+        given: Mapping[str, Any] | None,
+        send: runs.SendUpdate,
+        on_disconnect: _OnDisconnect | None,
+    ) -> _Called:
         offered = self._readable().offered
         if name not in offered:
-            there = ", ".join(tool.name for tool in await self.tools())
+            there = ", ".join(tool.name for tool in await self.tools(tasks=on_disconnect is None))
             raise UsageError(f"there is no tool {shown(repr(name))}; there are: {there}")
-        limits = checked_arguments(given, ["query"], _LIMITS)
-        served = self.runs.begin(offered[name][0].name, limits.pop("query"), limits)
+        limits = checked_arguments(given, ["query"], _LIMITS if on_disconnect else [*_LIMITS, "run_id"])
+        served = await self._begin(offered[name][0].name, limits)
+        if on_disconnect is None:
+            await served.prepared()
+            return tools.task(served.status(), is_new=True)
         on_disconnect(served.abort)
         try:
             await served.follow(send)
@@ -137,24 +181,35 @@ class Service:
 
     async def _start(self, given: Mapping[str, Any] | None) -> mcp_types.CallToolResult:
         limits = checked_arguments(given, ["specialist", "query"], [*_LIMITS, "run_id"])
-        name, run_id = limits.pop("specialist"), limits.pop("run_id", None)
-        offered = self._readable().offered
-        found = next((file for tool_name, (file, _) in offered.items() if name in {tool_name, file.name}), None)
-        if found is None:
-            there = ", ".join((await self.catalogue()).offered) or "none; see what `specialists check` says"
-            raise UsageError(f"there is no specialist {shown(repr(name))}; there are: {there}")
-        if run_id is not None and (await self._stored(run_id)).specialist != found.name:
-            raise UsageError(f"{run_id} is no run of {found.name}")
-        served = self.runs.begin(found.name, limits.pop("query"), limits, run_id)
+        _, file = await self._named(limits.pop("specialist"))
+        served = await self._begin(file.name, limits)
         return tools.started((await served.prepared()).run_id)
+
+    async def _named(self, name: str) -> tuple[str, SpecialistFile]:
+        """Return a specialist by the name of its tool or its own."""
+        offered = self._readable().offered
+        for tool_name, (file, _) in offered.items():
+            if name in {tool_name, file.name}:
+                return tool_name, file
+        there = ", ".join((await self.catalogue()).offered) or "none; see what `specialists check` says"
+        raise UsageError(f"there is no specialist {shown(repr(name))}; there are: {there}")
+
+    async def _begin(self, specialist: str, arguments: dict[str, Any]) -> runs.ServedRun:
+        run_id = arguments.pop("run_id", None)
+        if run_id is not None and (await self._stored(run_id)).specialist != specialist:
+            raise UsageError(f"{run_id} is no run of {specialist}")
+        return self.runs.begin(specialist, arguments.pop("query"), arguments, run_id)
 
     async def _get(self, given: Mapping[str, Any] | None, send: runs.SendUpdate) -> runs.RunStatus:
         arguments = checked_arguments(given, ["run_id"], ["wait_seconds"])
-        served = self.runs.known.get(arguments["run_id"])
-        if served is None:
-            return await self._stored(arguments["run_id"])
-        await served.follow(send, arguments.get("wait_seconds", 0))
-        return served.status()
+        if served := self.runs.known.get(arguments["run_id"]):
+            await served.follow(send, arguments.pop("wait_seconds", 0))
+        return await self._status({"run_id": arguments["run_id"]})
+
+    async def _status(self, given: Mapping[str, Any]) -> runs.RunStatus:
+        run_id = checked_arguments(given, ["run_id"])["run_id"]
+        served = self.runs.known.get(run_id)
+        return await self._stored(run_id) if served is None else served.status()
 
     async def _steer(self, given: Mapping[str, Any] | None) -> runs.RunStatus:
         arguments = checked_arguments(given, ["run_id", "text"])
@@ -189,40 +244,96 @@ INSTRUCTIONS = """\
 Each tool is a specialist: it works on one question alone, with a limited number of tool calls, and always answers, at \
 its limit with what it has gathered by then. It sees nothing of your conversation, so put all it has to know into the \
 query. Its answer comes with evidence; `verified` says whether a quote was really read. For a question that takes \
-longer than you can wait, use start_run and get_run."""
+longer than you can wait, use start_run and get_run, if they are listed."""
 SIGNALS = {signal.SIGINT: Exit.INTERRUPTED, signal.SIGTERM: Exit.OK, signal.SIGHUP: Exit.OK}
 """Signals that end the server, and the exit code of each."""
+TASKS = "io.modelcontextprotocol/tasks"
+"""The extension for long calls; a client declares it with each request."""
 # Time for answering pending calls at shutdown [s].
 _LAST_WORDS = 1.0
 
 
+class TaskParams(mcp_types.RequestParams):
+    """The parameters of each request about a task; no task asks for `inputResponses`."""
+
+    task_id: str
+
+
 def make_server(service: Service) -> Server[Any]:
-    """Return an MCP server for a service, for any transport."""
+    """Return an MCP server for a service, for any transport.
+
+    Tasks follow https://github.com/modelcontextprotocol/ext-tasks; the library has only the means for extensions.
+    """
     from run_specialist.mcp_server.http import on_disconnect  # noqa: PLC0415 - fast `--help`
 
-    async def list_tools(
-        _: ServerRequestContext, __: mcp_types.PaginatedRequestParams | None
-    ) -> mcp_types.ListToolsResult:
-        return mcp_types.ListToolsResult(tools=await service.tools())
+    def takes_tasks(context: _Context) -> bool:
+        declared = context.session.client_capabilities
+        is_modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
+        return is_modern and declared is not None and TASKS in (declared.extensions or {})
 
-    async def call_tool(
-        context: ServerRequestContext, params: mcp_types.CallToolRequestParams
-    ) -> mcp_types.CallToolResult:
+    async def list_tools(context: _Context, _: _Page) -> mcp_types.ListToolsResult:
+        return mcp_types.ListToolsResult(tools=await service.tools(tasks=takes_tasks(context)))
+
+    async def call_tool(context: _Context, params: mcp_types.CallToolRequestParams) -> Any:  # noqa: ANN401 - a task is unknown to the library
         async def send(update: runs.ProgressUpdate) -> None:
             await context.session.report_progress(update.progress, update.total, update.message)
 
-        return await service.call(params.name, params.arguments, send, partial(on_disconnect, context.request))
+        disconnects = None if takes_tasks(context) else partial(on_disconnect, context.request)
+        return await service.call(params.name, params.arguments, send, disconnects)
 
-    return Server(
+    async def list_prompts(_: _Context, __: _Page) -> mcp_types.ListPromptsResult:
+        return mcp_types.ListPromptsResult(prompts=tools.prompts(await service.catalogue()))
+
+    async def get_prompt(_: _Context, params: mcp_types.GetPromptRequestParams) -> mcp_types.GetPromptResult:
+        return await service.prompt(params.name, params.arguments)
+
+    async def list_resources(context: _Context, _: _Page) -> mcp_types.ListResourcesResult:
+        # Over stdio all runs are those of the one client; over HTTP the list would disclose those of others.
+        known = service.runs.known if context.request is None else {}
+        return mcp_types.ListResourcesResult(resources=tools.reports(known))
+
+    async def list_templates(_: _Context, __: _Page) -> mcp_types.ListResourceTemplatesResult:
+        return mcp_types.ListResourceTemplatesResult(resource_templates=tools.TEMPLATES)
+
+    async def read_resource(_: _Context, params: mcp_types.ReadResourceRequestParams) -> mcp_types.ReadResourceResult:
+        return await service.resource(params.uri)
+
+    async def of_task(context: _Context, params: TaskParams) -> dict[str, Any]:
+        require_client_extension(context, TASKS)
+        if context.request is not None and context.request.headers.get("mcp-name") != params.task_id:
+            raise MCPError(mcp_types.HEADER_MISMATCH, "the header Mcp-Name must be the taskId of the request")
+        return await service.task(context.method, params.task_id)
+
+    async def with_errors(ctx: _Context, call_next: CallNext) -> HandlerResult:
+        try:
+            return await call_next(ctx)
+        except (MCPError, ValidationError):
+            raise
+        except Exception as error:  # noqa: BLE001 - the library would send any text to clients of older revisions
+            code = mcp_types.INVALID_PARAMS if isinstance(error, RunSpecialistError) else mcp_types.INTERNAL_ERROR
+            uri = (ctx.params or {}).get("uri")
+            raise MCPError(code, service.told(error), uri and {"uri": uri}) from None
+
+    server = Server[Any](
         "run-specialist",
         version=release(),
         title="Specialists",
         instructions=INSTRUCTIONS,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
+        on_list_prompts=list_prompts,
+        on_get_prompt=get_prompt,
+        on_list_resources=list_resources,
+        on_list_resource_templates=list_templates,
+        on_read_resource=read_resource,
         # No argument of the tools is sent as a header, so the library need not look up schemas.
         get_tool_input_schema=lambda _: None,
     )
+    server.extensions[TASKS] = {}
+    for method in ("tasks/get", "tasks/update", "tasks/cancel"):
+        server.add_request_handler(method, TaskParams, of_task)
+    server.middleware.append(with_errors)
+    return server
 
 
 async def serve(runner: Runner, make_transport: "Callable[[], Stdio | Http]", say: Callable[[str], None]) -> Exit:

@@ -1,5 +1,6 @@
 """Offer specialists and stored runs as tools of the MCP server; convert arguments and results."""
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -8,13 +9,14 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
+import mcp_types
 from mcp_types import CallToolResult, TextContent, Tool, ToolAnnotations
 from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
 
 from run_specialist import budget
 from run_specialist.budget import Kind
 from run_specialist.errors import UsageError, with_flags
-from run_specialist.mcp_server.runs import RunStatus
+from run_specialist.mcp_server.runs import RunStatus, ServedRun
 from run_specialist.record.outcome import NO_MODEL, Outcome
 from run_specialist.spawning.availability import sentences
 from run_specialist.spawning.spawner import answer_schema
@@ -26,6 +28,7 @@ from run_specialist.specialist.registry import Registry
 from run_specialist.specialist.settings import resolve
 from run_specialist.specialist.tool_names import EDIT, SHELL, WRITE, names_tool
 from run_specialist.tools.delegate import outcome_text
+from run_specialist.views.page import iso
 
 LONGEST_NAME = 48
 """Clients prefix tool names with the server's name, and model APIs accept at most 64 characters in total."""
@@ -130,10 +133,14 @@ NO_ANSWER = ("failed", "aborted")
 _HIDDEN = ("error", "exit_code")
 
 
-def outcome_result(outcome: Outcome, *, stored: bool) -> CallToolResult:
-    """Return the result of a call whose run has ended; stored: whether the run is stored and can be resumed."""
-    is_error = outcome.status in NO_ANSWER
-    return result(text_for_model(outcome, stored=stored), outcome.as_json(), is_error=is_error)
+def outcome_result(outcome: Outcome, *, stored: bool, reply_by: str = "start_run") -> CallToolResult:
+    """Return the result of a call whose run has ended.
+
+    stored: whether the run is stored and can be resumed.
+    reply_by: the tool for a reply to a question of the specialist.
+    """
+    text = text_for_model(outcome, stored=stored, reply_by=reply_by)
+    return result(text, outcome.as_json(), is_error=outcome.status in NO_ANSWER)
 
 
 def result(text: str, structured: dict[str, Any] | None, *, is_error: bool = False) -> CallToolResult:
@@ -180,7 +187,7 @@ def _outcome_schema() -> dict[str, Any]:
     return schema
 
 
-def text_for_model(outcome: Outcome, *, stored: bool) -> str:
+def text_for_model(outcome: Outcome, *, stored: bool, reply_by: str = "start_run") -> str:
     """Return the text for the model: the outcome, and how to continue if a limit ended the run."""
     more = ""
     if outcome.landing is not None:
@@ -191,7 +198,7 @@ def text_for_model(outcome: Outcome, *, stored: bool) -> str:
         on = f", or go on from here on the command line: specialists resume {outcome.run_id}" if stored else ""
         more = f"the limit of {reached} was reached; {again}{on}"
     elif outcome.question and stored:
-        more = f"to reply: start_run with run_id {outcome.run_id}, and the reply as query"
+        more = f"to reply: {reply_by} with run_id {outcome.run_id}, and the reply as query"
     elif outcome.status in NO_ANSWER and stored:
         more = f"to go on from here on the command line: specialists resume {outcome.run_id}"
     parts = [outcome_text(outcome, more)]
@@ -204,6 +211,10 @@ def text_for_model(outcome: Outcome, *, stored: bool) -> str:
 LONGEST_WAIT = 600
 """Maximum of `wait_seconds` [s]."""
 _RUN_ID = {"type": "string", "minLength": 1, "description": "As start_run returned it."}
+_FURTHER = {
+    **_RUN_ID,
+    "description": "A run that has ended, to ask it more with a fresh budget; limits are then totals.",
+}
 _STATUS = {
     "run_id": {"type": "string"},
     "specialist": {"type": "string"},
@@ -249,8 +260,6 @@ def run_tools(catalogue: Catalogue) -> list[Tool]:
     query = asking(Specialist(name="", description="", prompt="", tool_calls_limit=None))
     query["tool_calls_limit"]["description"] = "At most so many tool calls; what its file says unless given."
     named = {"type": "string", "enum": [*catalogue.offered], "description": "Which one to ask."}
-    ended = "A run that has ended, to ask it more with a fresh budget; limits are then totals."
-    more = {**_RUN_ID, "description": ended}
     begun = {"run_id": {"type": "string"}, "status": {"const": "running"}}
     start = Tool(
         name="start_run",
@@ -258,7 +267,7 @@ def run_tools(catalogue: Catalogue) -> list[Tool]:
             "Begins a run that may take long and returns its run_id at once; get_run tells how it stands. The run goes "
             f"on whatever becomes of this connection.{''.join(lines)}"
         ),
-        input_schema=schema_of({"specialist": named, **query, "run_id": more}, ["specialist", "query"]),
+        input_schema=schema_of({"specialist": named, **query, "run_id": _FURTHER}, ["specialist", "query"]),
         output_schema=schema_of(begun, [*begun]),
         annotations=hints("Start a run", only_reads=only_reads),
     )
@@ -273,17 +282,6 @@ def started(run_id: str) -> CallToolResult:
 
 def status_result(run: RunStatus) -> CallToolResult:
     """Return the status of a run."""
-    if run.outcome:
-        text = text_for_model(run.outcome, stored=run.is_kept)
-    elif run.progress is not None:
-        text = f"[{run.status}] {run.progress}"
-    elif run.status == "interrupted":
-        text = (
-            f"[interrupted after {run.tool_calls} tool calls: the process that worked on it died, and it has no "
-            f"outcome; to go on from here on the command line: specialists resume {run.run_id}]"
-        )
-    else:
-        text = f"[{run.status}] another process works on it; {run.tool_calls} tool calls used so far"
     status = {
         "run_id": run.run_id,
         "specialist": run.specialist,
@@ -292,7 +290,96 @@ def status_result(run: RunStatus) -> CallToolResult:
         "progress": run.progress,
         "outcome": run.outcome and run.outcome.as_json(),
     }
-    return result(text, status)
+    return result(status_text(run), status)
+
+
+def status_text(run: RunStatus) -> str:
+    """Return the status of a run as a text for the model."""
+    if run.outcome:
+        return text_for_model(run.outcome, stored=run.is_kept)
+    if run.progress is not None:
+        return f"[{run.status}] {run.progress}"
+    if run.status == "interrupted":
+        return (
+            f"[interrupted after {run.tool_calls} tool calls: the process that worked on it died, and it has no "
+            f"outcome; to go on from here on the command line: specialists resume {run.run_id}]"
+        )
+    return f"[{run.status}] another process works on it; {run.tool_calls} tool calls used so far"
+
+
+POLL_INTERVAL = 1_000
+"""How often clients should ask for a task [ms]."""
+
+
+def task_tools(catalogue: Catalogue) -> list[Tool]:
+    """Return the tools for a client that polls tasks: its calls need no `start_run`, so they take its `run_id`."""
+    offered = [tool.model_copy(deep=True) for _, tool in catalogue.offered.values()]
+    for tool in offered:
+        tool.input_schema["properties"]["run_id"] = _FURTHER
+    return [*offered, *(tool for tool in run_tools(catalogue) if tool.name == "steer_run")]
+
+
+def task(run: RunStatus, *, is_new: bool = False) -> dict[str, Any]:
+    """Return a run as a task; is_new: as the result of the call that began it."""
+    text, ended = status_text(run), run.outcome
+    found = {"taskId": run.run_id, "createdAt": iso(run.began), "lastUpdatedAt": iso(run.changed)}
+    # Runs are kept as long as the store is.
+    shown: dict[str, Any] = {**found, "ttlMs": None, "pollIntervalMs": POLL_INTERVAL, "statusMessage": text}
+    if is_new:
+        return {**shown, "resultType": "task", "status": "working"}
+    if run.status == "interrupted":
+        return {**shown, "status": "failed", "error": {"code": mcp_types.INTERNAL_ERROR, "message": text}}
+    if ended is None or ended.status == "aborted":
+        return {**shown, "status": "working" if ended is None else "cancelled"}
+    result = outcome_result(ended, stored=run.is_kept, reply_by="this tool")
+    ended_so = {"status": "completed", "statusMessage": ended.status}
+    return {**shown, **ended_so, "result": result.model_dump(by_alias=True, mode="json", exclude_none=True)}
+
+
+def prompts(catalogue: Catalogue) -> list[mcp_types.Prompt]:
+    """Return a prompt for each specialist, with which a person has it asked."""
+    asks = "Your question; without one, what the conversation is about."
+    arguments = [mcp_types.PromptArgument(name="query", description=asks, required=False)]
+    return [
+        mcp_types.Prompt(name=name, title=tool.title, description=tool.description, arguments=arguments)
+        for name, (_, tool) in catalogue.offered.items()
+    ]
+
+
+def prompt(tool_name: str, query: str | None) -> mcp_types.GetPromptResult:
+    """Return the prompt of a specialist for a question."""
+    about = "what we are discussing" if query is None else f"this question: {query}"
+    text = f"Ask the tool `{tool_name}`, and give me its answer with the evidence. Ask it {about}"
+    content = TextContent(type="text", text=text)
+    return mcp_types.GetPromptResult(messages=[mcp_types.PromptMessage(role="user", content=content)])
+
+
+_RUNS, _JSON, _TEXT = "run-specialist://runs/", "application/json", "text/markdown"
+RUN_URI = re.compile(rf"{_RUNS}([^/]+)(/report)?")
+"""The URI of a run as a resource, or of its report."""
+TEMPLATES = [
+    mcp_types.ResourceTemplate(name=name, uri_template=_RUNS + form, description=description, mime_type=kind)
+    for name, form, description, kind in (
+        ("run", "{run_id}", "How a run stands, with its outcome.", _JSON),
+        ("report", "{run_id}/report", "The answer of a run with the evidence.", _TEXT),
+    )
+]
+
+
+def reports(known: Mapping[str, ServedRun]) -> list[mcp_types.Resource]:
+    """Return the reports of runs, the newest first."""
+    return [
+        mcp_types.Resource(name=f"{known[run_id].specialist} {run_id}", uri=f"{_RUNS}{run_id}/report", mime_type=_TEXT)
+        for run_id in reversed([*known])
+    ]
+
+
+def resource(uri: str, run: RunStatus, *, is_report: bool) -> mcp_types.ReadResourceResult:
+    """Return a run as a resource, with what `get_run` returns."""
+    structured = status_result(run).structured_content
+    text = status_text(run) if is_report else json.dumps(structured, ensure_ascii=False, indent=2)
+    kind = _TEXT if is_report else _JSON
+    return mcp_types.ReadResourceResult(contents=[mcp_types.TextResourceContents(uri=uri, mime_type=kind, text=text)])
 
 
 LARGEST = 1_000_000_000
