@@ -1,5 +1,6 @@
 """Fixtures that start simulated APIs and run specialists against them."""
 
+import os
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,6 +19,12 @@ from tests.wire.simulator import MessagesSimulator
 from tests.wire.specialists import Asker
 
 StartSimulator = Callable[..., MessagesSimulator]
+NODE_PACKAGES = (
+    "@modelcontextprotocol/inspector@>=2.12 <3",
+    "@modelcontextprotocol/conformance@0.2.0-alpha.12",
+    "node@>=22.19 <23",
+)
+"""Third-party clients of MCP servers, and a Node that runs them; as in .ci/run."""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -70,6 +77,22 @@ def ask_chat(
         return await asked(simulator, limit, watch=watch, **settings), simulator
 
     return run
+
+
+@pytest.fixture(scope="session")
+def node_program() -> Callable[[str], list[str]]:
+    """Return a function that returns the command for a program of NODE_PACKAGES."""
+    folder = os.environ.get("TEST_INSPECTOR")
+    if folder is None:
+        packages = " ".join(f"'{package}'" for package in NODE_PACKAGES)
+        pytest.skip(f"Node: TEST_INSPECTOR names no folder; it is made by npm install --prefix FOLDER {packages}")
+
+    def command(name: str) -> list[str]:
+        found = [Path(folder, "node_modules", one) for one in ("node/bin/node", f".bin/{name}")]
+        assert all(one.exists() for one in found), f"there is no {name} in {folder}"
+        return [*map(str, found)]
+
+    return command
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from mcp import Client
+from mcp.client.extension import ClientExtension
 
 from run_specialist.api.runner import Runner
 from run_specialist.mcp_server.server import Service, make_server
@@ -84,13 +85,18 @@ class Served:
 
 @asynccontextmanager
 async def serving(
-    script: Sequence[Line] = (), *, mode: str = "auto", tools: Sequence[Tool] = (), store: str = "none"
+    script: Sequence[Line] = (),
+    *,
+    mode: str = "auto",
+    tools: Sequence[Tool] = (),
+    store: str = "none",
+    extensions: Sequence[ClientExtension] = (),
 ) -> AsyncIterator[Served]:
     """Serve the specialists of the current project with a scripted model."""
     said: list[str] = []
     async with Runner(provider=ScriptedProvider(script), tools=tools, store=store) as runner:
         service = Service(runner, said.append)
-        async with Client(make_server(service), mode=mode) as client:
+        async with Client(make_server(service), mode=mode, extensions=extensions) as client:
             yield Served(client, service, said)
         await service.close(PATIENCE)
 

@@ -1,11 +1,9 @@
 """The MCP Inspector, a third-party client, lists and calls the specialists over both transports.
 
-TEST_INSPECTOR names the folder where npm has installed it together with a suitable version of Node; no test downloads
-anything.
+TEST_INSPECTOR names the folder where npm has installed it and a suitable version of Node; no test downloads anything.
 """
 
 import json
-import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,20 +11,6 @@ from typing import Any
 import pytest
 
 from tests.wire.serving import PATIENCE, command, write_specialist
-
-PACKAGES = ("@modelcontextprotocol/inspector@>=2.12 <3", "node@>=22.19 <23")
-
-
-@pytest.fixture(scope="module")
-def inspector() -> list[str]:
-    """The command that starts the Inspector."""
-    folder = os.environ.get("TEST_INSPECTOR")
-    if folder is None:
-        packages = " ".join(f"'{package}'" for package in PACKAGES)
-        pytest.skip(f"Node: TEST_INSPECTOR names no folder; it is made by npm install --prefix FOLDER {packages}")
-    found = [Path(folder, "node_modules", name) for name in ("node/bin/node", ".bin/mcp-inspector")]
-    assert all(one.exists() for one in found), f"there is no Inspector in {folder}"
-    return [*map(str, found)]
 
 
 @pytest.fixture
@@ -39,8 +23,8 @@ def project(project) -> Path:
 
 
 @pytest.mark.parametrize(("transport", "era"), [("stdio", "modern"), ("http", "legacy")])
-def test_the_inspector_lists_and_calls(inspector, project, program, transport, era):
-    """The Inspector calls in both eras of the protocol, with the token over HTTP; it lists, and shows a tool error."""
+def test_the_inspector_lists_and_calls(node_program, project, program, transport, era):
+    """The Inspector lists and calls in both eras of the protocol, with the token over HTTP; a tool error is one."""
     if transport == "http":
         url = program("--http", "0", "--model", "offline", "--store", "none", "--token", "let-me-in").url()
         server = ["--transport", "http", "--server-url", url, "--header", "Authorization: Bearer let-me-in"]
@@ -49,7 +33,16 @@ def test_the_inspector_lists_and_calls(inspector, project, program, transport, e
 
     def inspect(*arguments: str) -> tuple[int, dict[str, Any]]:
         # On a busy machine the start of a server may take longer than the 15 seconds that the Inspector waits.
-        given = [*inspector, "--cli", "--connect-timeout", "0", *server, "--protocol-era", era, *arguments]
+        given = [
+            *node_program("mcp-inspector"),
+            "--cli",
+            "--connect-timeout",
+            "0",
+            *server,
+            "--protocol-era",
+            era,
+            *arguments,
+        ]
         done = subprocess.run(given, capture_output=True, text=True, timeout=PATIENCE, check=False)
         assert done.stdout, done.stderr
         return done.returncode, json.loads(done.stdout)

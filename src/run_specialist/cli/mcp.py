@@ -70,7 +70,8 @@ def mcp(
     """Serve the specialists as MCP tools, over stdio or HTTP.
 
     Each specialist is a tool. The server stops when its client closes standard input, or on Ctrl-C; active runs are
-    then stopped and stored with their findings.
+    then stopped and stored with their findings. Protocol revisions: 2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25,
+    2026-07-28.
     """
     require_extra("mcp", "specialists mcp needs", "mcp_types", "mcp")
     if http is None and (sys.stdin is None or sys.stdout is None):

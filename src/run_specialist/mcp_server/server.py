@@ -41,8 +41,8 @@ _LIMITS = ("tool_calls_limit", "time_limit")
 _log = logging.getLogger(__name__)
 
 
-# Registers a function to call when the client of a call disconnects.
-_OnDisconnect = Callable[[Callable[[], None]], None]
+# Registers a function to call when the client of a call disconnects; None for a client that polls tasks.
+_OnDisconnect = Callable[[Callable[[], None]], None] | None
 _Called = mcp_types.CallToolResult | dict[str, Any]
 _Context = ServerRequestContext[Any, Any]
 _Page = mcp_types.PaginatedRequestParams | None
@@ -86,21 +86,16 @@ class Service:
     async def tools(self, *, tasks: bool = False) -> list[mcp_types.Tool]:
         """Return the tools for the current specialist files; tasks: for a client that polls them."""
         catalogue = await self.catalogue()
-        if tasks:
-            return tools.task_tools(catalogue)
-        return [*(tool for _, tool in catalogue.offered.values()), *tools.run_tools(catalogue)]
+        offered = (tool for _, tool in catalogue.offered.values())
+        return tools.task_tools(catalogue) if tasks else [*offered, *tools.run_tools(catalogue)]
 
     async def call(
-        self,
-        name: str,
-        given: Mapping[str, Any] | None,
-        send: runs.SendUpdate,
-        on_disconnect: _OnDisconnect | None,
+        self, name: str, given: Mapping[str, Any] | None, send: runs.SendUpdate, on_disconnect: _OnDisconnect
     ) -> _Called:
         """Execute a tool call; errors are returned as error results.
 
         send: sends a progress notification, if the client requested progress.
-        on_disconnect: None for a client that polls tasks, which gets a task in place of an outcome.
+        on_disconnect: None for a client that polls tasks, which gets a task in place of the outcome of a specialist.
         """
         task = asyncio.current_task()
         if task is not None:
@@ -139,8 +134,7 @@ class Service:
 
     async def task(self, method: str, task_id: str) -> dict[str, Any]:
         """Answer a request about a task, which is a run."""
-        asked = self._cancel if method == "tasks/cancel" else self._status
-        run = await asked({"run_id": task_id})
+        run = await (self._cancel if method == "tasks/cancel" else self._status)({"run_id": task_id})
         return tools.task(run) if method == "tasks/get" else {}
 
     async def close(self, seconds: float) -> None:
@@ -154,11 +148,7 @@ class Service:
             await asyncio.wait(calls, timeout=seconds)
 
     async def _ask(
-        self,
-        name: str,
-        given: Mapping[str, Any] | None,
-        send: runs.SendUpdate,
-        on_disconnect: _OnDisconnect | None,
+        self, name: str, given: Mapping[str, Any] | None, send: runs.SendUpdate, on_disconnect: _OnDisconnect
     ) -> _Called:
         offered = self._readable().offered
         if name not in offered:
@@ -267,9 +257,8 @@ def make_server(service: Service) -> Server[Any]:
     from run_specialist.mcp_server.http import on_disconnect  # noqa: PLC0415 - fast `--help`
 
     def takes_tasks(context: _Context) -> bool:
-        declared = context.session.client_capabilities
-        is_modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
-        return is_modern and declared is not None and TASKS in (declared.extensions or {})
+        declared = getattr(context.session.client_capabilities, "extensions", None) or {}
+        return TASKS in declared and context.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     async def list_tools(context: _Context, _: _Page) -> mcp_types.ListToolsResult:
         return mcp_types.ListToolsResult(tools=await service.tools(tasks=takes_tasks(context)))
@@ -289,8 +278,7 @@ def make_server(service: Service) -> Server[Any]:
 
     async def list_resources(context: _Context, _: _Page) -> mcp_types.ListResourcesResult:
         # Over stdio all runs are those of the one client; over HTTP the list would disclose those of others.
-        known = service.runs.known if context.request is None else {}
-        return mcp_types.ListResourcesResult(resources=tools.reports(known))
+        return mcp_types.ListResourcesResult(resources=tools.reports({} if context.request else service.runs.known))
 
     async def list_templates(_: _Context, __: _Page) -> mcp_types.ListResourceTemplatesResult:
         return mcp_types.ListResourceTemplatesResult(resource_templates=tools.TEMPLATES)

@@ -211,10 +211,7 @@ def text_for_model(outcome: Outcome, *, stored: bool, reply_by: str = "start_run
 LONGEST_WAIT = 600
 """Maximum of `wait_seconds` [s]."""
 _RUN_ID = {"type": "string", "minLength": 1, "description": "As start_run returned it."}
-_FURTHER = {
-    **_RUN_ID,
-    "description": "A run that has ended, to ask it more with a fresh budget; limits are then totals.",
-}
+_MORE = {**_RUN_ID, "description": "A run that has ended, to ask it more with a fresh budget; limits are then totals."}
 _STATUS = {
     "run_id": {"type": "string"},
     "specialist": {"type": "string"},
@@ -267,7 +264,7 @@ def run_tools(catalogue: Catalogue) -> list[Tool]:
             "Begins a run that may take long and returns its run_id at once; get_run tells how it stands. The run goes "
             f"on whatever becomes of this connection.{''.join(lines)}"
         ),
-        input_schema=schema_of({"specialist": named, **query, "run_id": _FURTHER}, ["specialist", "query"]),
+        input_schema=schema_of({"specialist": named, **query, "run_id": _MORE}, ["specialist", "query"]),
         output_schema=schema_of(begun, [*begun]),
         annotations=hints("Start a run", only_reads=only_reads),
     )
@@ -315,7 +312,7 @@ def task_tools(catalogue: Catalogue) -> list[Tool]:
     """Return the tools for a client that polls tasks: its calls need no `start_run`, so they take its `run_id`."""
     offered = [tool.model_copy(deep=True) for _, tool in catalogue.offered.values()]
     for tool in offered:
-        tool.input_schema["properties"]["run_id"] = _FURTHER
+        tool.input_schema["properties"]["run_id"] = _MORE
     return [*offered, *(tool for tool in run_tools(catalogue) if tool.name == "steer_run")]
 
 
@@ -331,9 +328,9 @@ def task(run: RunStatus, *, is_new: bool = False) -> dict[str, Any]:
         return {**shown, "status": "failed", "error": {"code": mcp_types.INTERNAL_ERROR, "message": text}}
     if ended is None or ended.status == "aborted":
         return {**shown, "status": "working" if ended is None else "cancelled"}
-    result = outcome_result(ended, stored=run.is_kept, reply_by="this tool")
-    ended_so = {"status": "completed", "statusMessage": ended.status}
-    return {**shown, **ended_so, "result": result.model_dump(by_alias=True, mode="json", exclude_none=True)}
+    given = outcome_result(ended, stored=run.is_kept, reply_by="this tool")
+    result = given.model_dump(by_alias=True, mode="json", exclude_none=True)
+    return {**shown, "status": "completed", "statusMessage": ended.status, "result": result}
 
 
 def prompts(catalogue: Catalogue) -> list[mcp_types.Prompt]:
@@ -376,9 +373,9 @@ def reports(known: Mapping[str, ServedRun]) -> list[mcp_types.Resource]:
 
 def resource(uri: str, run: RunStatus, *, is_report: bool) -> mcp_types.ReadResourceResult:
     """Return a run as a resource, with what `get_run` returns."""
-    structured = status_result(run).structured_content
-    text = status_text(run) if is_report else json.dumps(structured, ensure_ascii=False, indent=2)
-    kind = _TEXT if is_report else _JSON
+    kind, text = _TEXT, status_text(run)
+    if not is_report:
+        kind, text = _JSON, json.dumps(status_result(run).structured_content, ensure_ascii=False, indent=2)
     return mcp_types.ReadResourceResult(contents=[mcp_types.TextResourceContents(uri=uri, mime_type=kind, text=text)])
 
 
