@@ -1,4 +1,4 @@
-"""The MCP Inspector, a third-party client, lists and calls the specialists over both transports.
+"""The MCP Inspector, a third-party client, lists and calls specialists over both transports, and reads runs.
 
 TEST_INSPECTOR names the folder where npm has installed it and a suitable version of Node; no test downloads anything.
 """
@@ -23,8 +23,8 @@ def project(project) -> Path:
 
 
 @pytest.mark.parametrize(("transport", "era"), [("stdio", "modern"), ("http", "legacy")])
-def test_the_inspector_lists_and_calls(node_program, project, program, transport, era):
-    """The Inspector lists and calls in both eras of the protocol, with the token over HTTP; a tool error is one."""
+def test_the_inspector_lists_calls_and_reads(node_program, project, program, transport, era):
+    """The Inspector lists, calls and reads in both eras, with the token over HTTP; a tool error is one."""
     if transport == "http":
         url = program("--http", "0", "--model", "offline", "--store", "none", "--token", "let-me-in").url()
         server = ["--transport", "http", "--server-url", url, "--header", "Authorization: Bearer let-me-in"]
@@ -55,8 +55,15 @@ def test_the_inspector_lists_and_calls(node_program, project, program, transport
     code, printed = inspect(*asks, "query=What do owls eat?", "tool_calls_limit=2")
     outcome = printed["structuredContent"]
     assert (code, outcome["specialist"], outcome["tool_calls"]["limit"]) == (0, "finder", 2)
-    assert "Owls eat mice at night." in printed["content"][0]["text"]
-    if transport == "stdio":
-        code, printed = inspect(*asks, "query= ")
-        assert (code != 0, printed["isError"]) == (True, True)
-        assert "query: wanted a text that is not empty" in printed["content"][0]["text"]
+    answer = printed["content"][0]["text"]
+    assert "Owls eat mice at night." in answer
+    code, printed = inspect("--method", "prompts/get", "--prompt-name", "finder", "--prompt-args", "query=Mice?")
+    assert (code, printed["messages"][0]["content"]["text"].endswith("Mice?")) == (0, True)
+    if transport == "http":
+        # Over stdio each call starts a server of its own, which stores no runs.
+        uri = f"run-specialist://runs/{outcome['run_id']}/report"
+        code, printed = inspect("--method", "resources/read", "--uri", uri)
+        assert (code, printed["contents"][0]["text"]) == (0, answer)
+    code, printed = inspect(*asks, "query= ")
+    assert (code != 0, printed["isError"]) == (True, True)
+    assert "query: wanted a text that is not empty" in printed["content"][0]["text"]
