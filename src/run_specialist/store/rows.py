@@ -5,6 +5,7 @@ import math
 import unicodedata
 import zlib
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import EnumType
 from functools import cache, lru_cache
@@ -12,7 +13,7 @@ from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from run_specialist.record import journal
-from run_specialist.record.events import Event
+from run_specialist.record.events import Event, Finished
 from run_specialist.record.messages import Message
 from run_specialist.record.outcome import Child, Exit, FileChange, Outcome
 from run_specialist.store.schema import RUNNING, SCHEMAS
@@ -192,7 +193,7 @@ def row(table: str, **values: Any) -> Row:  # noqa: ANN401 - untrusted
     """Return columns of a row with values that both databases accept."""
     kinds = SCHEMAS[table].columns
     return {
-        name: None if value is None and kinds[name].endswith("?") else _CELLS[kinds[name].removesuffix("?")](value)
+        name: None if value is None and kinds[name][-1] == "?" else _CELLS[kinds[name]](value)
         for name, value in values.items()
     }
 
@@ -216,7 +217,7 @@ def folded(text: str) -> bytes:
 
 
 # Converts an untrusted value for a column of a type.
-_CELLS: Mapping[str, Callable[[Any], Any]] = {
+_CELLS: dict[str, Callable[[Any], Any]] = {
     "text": column_text,
     "packed": lambda value: pack(str(value)),
     "folded": folded,
@@ -225,6 +226,7 @@ _CELLS: Mapping[str, Callable[[Any], Any]] = {
     "float": _number,
     "flag": bool,
 }
+_CELLS |= {f"{kind}?": convert for kind, convert in _CELLS.items()}
 
 
 @dataclass
@@ -255,14 +257,14 @@ class Rows:
         begin, before = self.tails.get(part, (place, []))
         messages = [one for one in before if one["place"] < place]
         for at, message in enumerate(record.messages, place):
-            copied, body = at < record.copies, json_text(message)
+            copied, body = at < record.copies, record_text(message)
             messages.append(row("messages", run_id=self.run_id, part=part, place=at, copied=copied, body=body))
         self.tails[part] = (min(begin, place), messages)
         self.turns = snapshot.turns
         self.snapshot = row(
             "runs",
             run_id=self.run_id,
-            standing=json_text(snapshot),
+            standing=record_text(snapshot),
             tool_calls=snapshot.used.get("tool_calls", 0),
             cost_usd=snapshot.total.cost_usd,
             duration_s=snapshot.used.get("time"),
@@ -280,7 +282,8 @@ def rows_of(run_id: str, owner: str, records: Iterable[journal.Record], event: i
     for record in records:
         match record:
             case journal.EventLogged():
-                rows.add("events", number=event, at=record.at, body=json_text(record.event))
+                body = json_text(record.event) if isinstance(record.event, Finished) else record_text(record.event)
+                rows.add("events", number=event, at=record.at, body=body)
                 event += 1
             case journal.Opened():
                 frozen = record.frozen
@@ -303,11 +306,11 @@ def rows_of(run_id: str, owner: str, records: Iterable[journal.Record], event: i
                 questions = [frozen.get("first_question", record.question), *(frozen.get("questions") or ())]
                 rows.add("search", question="\n".join(map(str, questions)), answer="")
             case journal.Received():
-                rows.add("turns", number=record.number, body=json_text(record))
+                rows.add("turns", number=record.number, body=record_text(record))
             case journal.Returned():
-                rows.add("calls", number=record.number, repeated=record.repeated, body=json_text(record))
+                rows.add("calls", number=record.number, repeated=record.repeated, body=record_text(record))
             case journal.FileChanging():
-                rows.add("changes", change_id=record.change_id, body=json_text(record))
+                rows.add("changes", change_id=record.change_id, body=record_text(record))
             case journal.Checkpointed():
                 rows.checkpoint(record)
             case journal.Ended():
@@ -352,6 +355,20 @@ def json_text(value: object) -> str:
         return _COMPACT.encode(value)
     except Exception:  # noqa: BLE001 - cycles, invalid keys, huge numbers, a mapping that changes during iteration
         return _COMPACT.encode(_serializable(value, DEEPEST))
+
+
+def record_text(value: object) -> str:
+    """Return a record without an outcome as `json_text` does, five times as fast.
+
+    Whatever the library refuses, such as lone surrogates, is left to `json_text`.
+    """
+    from pydantic_core import to_json  # noqa: PLC0415 - fast `--help`
+
+    with suppress(Exception):
+        # It knows neither the names of events nor that the content of a message is made of its other fields.
+        plain = _simplified(value) if isinstance(value, Event | Message) else value
+        return to_json(plain, fallback=_simplified).decode()
+    return json_text(value)
 
 
 def _simplified(value: object) -> object:
