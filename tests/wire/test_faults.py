@@ -273,6 +273,14 @@ async def test_a_redirect_on_the_same_server_is_followed(ask, before):
     assert (outcome.status, outcome.answer, len(api.requests)) == ("answered", "fine", 3 + len(before))
 
 
+async def test_a_redirect_is_followed_anew_for_each_request(ask):
+    """A redirect may be temporary: the requests after it go to the configured address again."""
+    away = faults.Raw(307, b"{}", headers={"location": "/v1/messages?elsewhere"})
+    outcome, api = await ask([away, LOOK, GOOD])
+    assert outcome.answer == "fine"
+    assert [one.path for one in api.requests] == ["/v1/messages", "/v1/messages?elsewhere", "/v1/messages"]
+
+
 @pytest.mark.parametrize(
     "fault",
     [
