@@ -26,7 +26,7 @@ def _starting() -> Iterator[None]:
 
     From here on the collector runs less often: modules are no garbage, but by default it searches them a hundred times.
     """
-    gc.set_threshold(30_000)
+    gc.set_threshold(100_000)
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -73,6 +73,12 @@ def roots(text: str) -> frozenset[str]:
     return frozenset(found)
 
 
+@lru_cache(maxsize=8192)
+def _spaced(found: frozenset[str]) -> str:
+    """Return words in one text, each after a blank: a search in it is several times as fast as one through a set."""
+    return " ".join(["", *found])
+
+
 @lru_cache(maxsize=4096)
 def synonyms(word: str) -> tuple[str, ...]:
     """Return words that prose or code may use instead of a word."""
@@ -284,7 +290,7 @@ class Unit:
                 break
             if term.is_in(found):
                 known = weight
-            elif len(start) >= _SHORTEST and any(one.startswith(start) for one in found):
+            elif len(start) >= _SHORTEST and f" {start}" in _spaced(found):
                 known = max(known, weight * _BEGINS)
             elif not term.kin.isdisjoint(found):
                 known = max(known, weight * _KIN)
