@@ -87,7 +87,7 @@ async def equip(context: RunContext, clients: McpClients, copy: WorkingCopy, *, 
     # Disks and imports may be slow and must not block the event loop.
     declared, tools = await in_thread(prepare)
     served: tuple[Tool, ...] = ()
-    warnings: tuple[str, ...] = tools.warnings
+    warnings = tools.warnings
     if declared.servers:
         served, missing = await clients.tools(declared.servers, root=context.project)
         warnings += tuple(f"{file.place('mcp_servers')}: {text}" for text in missing)
@@ -102,8 +102,7 @@ async def equip(context: RunContext, clients: McpClients, copy: WorkingCopy, *, 
     # A command can change files too, after which the same `read` has another result.
     changing = {EDIT, WRITE, *([SHELL] if settings.writable else [])}
     files = copy if any(tool.name in changing for tool in tools.offered) else None
-    found: ExtraTools = replace(tools, served=served, warnings=warnings, secrets=tuple(secrets), files=files)
-    return found
+    return replace(tools, served=served, warnings=warnings, secrets=tuple(secrets), files=files)
 
 
 def _check_required(context: RunContext, servers: Collection[str], reasons: Sequence[str] = ()) -> None:

@@ -185,8 +185,7 @@ class McpClients:
         root: working folder of their processes.
         """
         found = await asyncio.gather(*(self._list_tools(server, root) for server in servers.values()))
-        made: tuple[tuple[Tool, ...], tuple[str, ...]] = await in_thread(lambda: _make_tools(found))
-        return made
+        return await in_thread(lambda: _make_tools(found))
 
     async def aclose(self) -> None:
         """Close all connections and stop their processes."""

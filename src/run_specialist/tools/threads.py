@@ -14,8 +14,9 @@ from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, TypeVar
 
+_T = TypeVar("_T")
 # Process groups that were started and not yet stopped.
 _running: set[int] = set()
 # Set in threads of `in_thread`; cancelled once the caller has stopped waiting.
@@ -47,7 +48,7 @@ def when_cancelled(call: Callable[[], object]) -> None:
         abandoned.add_done_callback(lambda _: call())
 
 
-def within(seconds: float, function: Callable[[], Any]) -> Any:  # noqa: ANN401 - any return value
+def within(seconds: float, function: Callable[[], _T]) -> _T:
     """Run a blocking function in a new thread, as `in_thread` does, and block until it returns.
 
     Raises TimeoutError after these seconds; the thread is then abandoned.
@@ -59,7 +60,7 @@ def within(seconds: float, function: Callable[[], Any]) -> Any:  # noqa: ANN401 
         abandoned.cancel()
 
 
-async def in_thread(function: Callable[[], Any]) -> Any:  # noqa: ANN401 - any return value
+async def in_thread(function: Callable[[], _T]) -> _T:
     """Run a blocking function in a new thread.
 
     The thread is a daemon: if it hangs, it is abandoned at a timeout or abort and cannot keep the program alive, as a
@@ -72,9 +73,9 @@ async def in_thread(function: Callable[[], Any]) -> Any:  # noqa: ANN401 - any r
         abandoned.cancel()
 
 
-def _started(function: Callable[[], Any]) -> tuple[Future[Any], Future[None]]:
+def _started(function: Callable[[], _T]) -> tuple[Future[_T], Future[None]]:
     """Start a thread; return futures of its result, and of whether its caller still waits."""
-    result: Future[Any] = Future()
+    result: Future[_T] = Future()
     abandoned: Future[None] = Future()
 
     def work() -> None:
