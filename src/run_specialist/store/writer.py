@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
 from run_specialist.errors import StoreUnusable, UsageError
@@ -25,6 +25,8 @@ from run_specialist.store.stored import StoredRun
 if TYPE_CHECKING:
     from run_specialist.store.ledger import Ledger
 
+
+_T = TypeVar("_T")
 
 CLOSED = "the store was closed"
 LINGER = 0.002
@@ -56,9 +58,9 @@ class Inbox:
             self._wake_at_once()
         return True
 
-    def ask(self, question: "_LedgerQuery") -> "Future[Any] | None":
+    def ask(self, question: Callable[["Ledger"], _T]) -> "Future[_T] | None":
         """Let the thread call a function with the open store after the queued records; None if the queue is closed."""
-        answer: Future[Any] = Future()
+        answer: Future[_T] = Future()
         with self.changed:
             if self.closed:
                 return None
@@ -94,7 +96,7 @@ class WriteBatch:
 
     records: dict["RunJournal", list[Record]] = field(default_factory=dict)
     waiting: list["asyncio.Future[None]"] = field(default_factory=list)
-    questions: list[tuple["_LedgerQuery", Future[Any]]] = field(default_factory=list)
+    questions: list[tuple[Callable[["Ledger"], Any], Future[Any]]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self.records or self.waiting or self.questions)
@@ -215,8 +217,6 @@ class RunJournal:
         self._reason, self._taken_over, self.lost = f"{lost}: {why}", taken_over, True
 
 
-# A function that is called with the open store.
-_LedgerQuery = Callable[["Ledger"], Any]
 Records = Mapping[RunJournal, Sequence[Record]]
 """Records by run, in the order of writing."""
 
@@ -277,8 +277,7 @@ class Writer:
 
         Raises StoreUnusable.
         """
-        known: KnownRun | None = self._ask(lambda ledger: ledger.look(run_id))
-        return known
+        return self._ask(lambda ledger: ledger.look(run_id))
 
     def begin(self, opened: Opened, more: Sequence[Record] = (), turns: int = 0) -> Journal | KnownRun:
         """Commit the first records of a run, and return its journal; blocks until that is done.
@@ -288,7 +287,7 @@ class Writer:
         If a run with this id is stored already, nothing is written, and that run is returned.
         Raises StoreUnusable.
         """
-        known: KnownRun | None = self._ask(lambda ledger: ledger.begin(opened, more))
+        known = self._ask(lambda ledger: ledger.begin(opened, more))
         return known or self._working_on(RunJournal(self._inbox, opened.run_id, turns=turns, begun=True))
 
     def claim(self, run: StoredRun) -> Journal:
@@ -305,19 +304,18 @@ class Writer:
             return self._working_on(RunJournal(self._inbox, run.run_id, event=event, turns=turns))
 
         try:
-            journal: RunJournal = self._ask(claim)
+            return self._ask(claim)
         except OwnerLooksDead as found:
             owner = found.owner
             # A live process reacquires its lock in this time. Sleeping here does not block the writer thread.
             time.sleep(GRACE)
-            journal = self._ask(lambda ledger: claim(ledger, owner))
-        return journal
+            return self._ask(lambda ledger: claim(ledger, owner))
 
     def _working_on(self, journal: RunJournal) -> RunJournal:
         self._journals[journal.run_id] = journal
         return journal
 
-    def _ask(self, question: _LedgerQuery) -> Any:  # noqa: ANN401 - the answer to any question
+    def _ask(self, question: Callable[["Ledger"], _T]) -> _T:
         """Let the thread call a function with the open store, and return the result; blocks."""
         self._start_thread()
         answer = self._inbox.ask(question)
