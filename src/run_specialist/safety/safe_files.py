@@ -407,9 +407,8 @@ def _write_new(here: Folder, name: str, data: bytes, mode: int | None, owner: tu
 
 def _link(here: Folder, temporary: str, name: str) -> bool:
     """Give a new file its name; return False on a file system without hard links. Raises Changed if it is taken."""
-    names = {"src_dir_fd": here.descriptor, "dst_dir_fd": here.descriptor}
     try:
-        os.link(temporary, name, **names, follow_symlinks=False)
+        os.link(temporary, name, src_dir_fd=here.descriptor, dst_dir_fd=here.descriptor, follow_symlinks=False)
     except (OSError, NotImplementedError):
         with suppress(FileNotFoundError):
             here.info(name)
