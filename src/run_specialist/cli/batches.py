@@ -1,6 +1,5 @@
 """The command `specialists batches`: list, show or delete batches."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import islice
@@ -10,7 +9,7 @@ import typer
 
 from run_specialist.budget import counted, dollars
 from run_specialist.cli import tables
-from run_specialist.cli.console import fail, guarded, one_line, print_json, print_line, say
+from run_specialist.cli.console import confirm, fail, guarded, one_line, print_json, print_line, say
 from run_specialist.cli.flags import Json, StoreUrl
 from run_specialist.cli.runs import ALL, DEFAULT_LIMIT, AllProjects, BatchId, BatchLimit, RunsRoot, project_filter
 from run_specialist.errors import StoreMissing
@@ -88,11 +87,7 @@ def _list(opened: "StoredBatches", store: str, project: str | None, limit: int |
 def _delete(opened: "StoredBatches", batch: "StoredBatch", *, yes: bool, json_: bool) -> None:
     tally = opened.tally(batch.batch_id)
     what = f"{batch.batch_id} with {counted(tally.items, 'item')} and {counted(tally.runs, 'run')}"
-    if not yes:
-        if sys.stdin is None or not sys.stdin.isatty():
-            fail("--yes is required without a terminal; nothing was deleted")
-        if not typer.confirm(f"Delete {what} permanently?", err=True):
-            fail("nothing was deleted", 0)
+    confirm(f"Delete {what} permanently?", "nothing was deleted", yes=yes)
     opened.delete(batch.batch_id)
     if json_:
         print_json({"deleted": batch.batch_id, "items": tally.items, "runs": tally.runs})

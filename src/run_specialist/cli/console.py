@@ -164,6 +164,18 @@ def require_extra(extra: str, who_needs: str, *packages: str) -> None:
         fail(f"{who_needs} the extra `{extra}`; {adding(extra)}")
 
 
+def confirm(question: str, undone: str, *, yes: bool, default: bool = False) -> None:
+    """Ask for confirmation on the terminal; exit if it is denied, or cannot be asked for.
+
+    undone: what was not done then, e.g. `nothing was deleted`.
+    yes: do not ask.
+    """
+    if not yes and (sys.stdin is None or not sys.stdin.isatty()):
+        fail(f"--yes is required without a terminal; {undone}")
+    if not yes and not typer.confirm(question, default=default, err=True):
+        fail(undone, 0)
+
+
 @contextmanager
 def guarded() -> Iterator[None]:
     """Convert exceptions to one-line messages and exit codes."""

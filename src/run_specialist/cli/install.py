@@ -269,10 +269,7 @@ def _write(
     shown = ", ".join(str(console.relative(top / name)) for name in changed or files)
     if dry_run or not changed:
         console.fail("nothing was written" if changed else f"nothing to change in {shown}", 0)
-    if not yes and (sys.stdin is None or not sys.stdin.isatty()):
-        console.fail("--yes is required without a terminal; nothing was written")
-    if not yes and not typer.confirm(f"Write {shown}?", default=True, err=True):
-        console.fail("nothing was written", 0)
+    console.confirm(f"Write {shown}?", "nothing was written", yes=yes, default=True)
     top.mkdir(parents=True, exist_ok=True)
     for name, (before, after) in changed.items():
         expected = None if before is None else safe_files.digest_of(before.encode())
