@@ -35,11 +35,6 @@ from run_specialist.record.outcome import Exit, Outcome
 if TYPE_CHECKING:
     from run_specialist.loop.run import EndedRun, Run
 
-Clock = Callable[[], float]
-"""Returns the time [seconds since 1970]."""
-Sleep = Callable[[float], Awaitable[None]]
-"""Waits for some seconds."""
-
 ATTEMPTS = 3
 """Maximum number of attempts for an item that may itself cause the failures of the endpoint."""
 
@@ -190,8 +185,8 @@ class Batch:
         total: int | None = None,
         record: BatchRecord | None = None,
         run_id: Callable[[Item], str] | None = None,
-        clock: Clock = time.time,
-        sleep: Sleep = asyncio.sleep,
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """Take the items; nothing is read or begun before the first iteration.
 

@@ -24,7 +24,7 @@ from rich.text import Text
 from run_specialist import budget as units
 from run_specialist.budget import Kind, Phase, Rung
 from run_specialist.cli.console import one_line, printable
-from run_specialist.cli.tables import brief
+from run_specialist.cli.tables import STATUSES, brief
 from run_specialist.errors import with_flags
 from run_specialist.loop.exchange import PartialReply
 from run_specialist.providers.base import Delta
@@ -48,7 +48,6 @@ class LiveView:
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True, highlight=False)
-        self._title = ""
         self._doing = "starting"
         # A wait before a request or a retry, its end by the monotonic clock [s], and the prefix of its line.
         self._wait: tuple[events.Retrying | events.Waiting, float, str] | None = None
@@ -79,10 +78,9 @@ class LiveView:
         self._wait = None
         match event:
             case events.Started():
-                self._title = one_line(f"{event.specialist} · {event.model}")
                 kind, limit = next(((k, v) for k, v in event.limits.items() if v is not None), ("tool_calls", None))
                 self._budget = events.BudgetSpent(kind, limit, 0, limit, Phase.SILENT)
-                self._console.print(Text(self._title, "bold"))
+                self._console.print(Text(one_line(f"{event.specialist} · {event.model}"), "bold"))
             case events.Resumed() | events.Forked():
                 self._show_resumed(event)
             case events.Requested():
@@ -230,8 +228,6 @@ class TypedLines:
 
 
 COLORS = {Phase.SILENT: "green", Phase.COUNTDOWN: "yellow", Phase.SPENT: "red"}
-STATUSES = {"answered": "green", "landed": "green", "partial": "yellow"}
-"""Colors of statuses; all others are red."""
 LANDINGS = {
     Rung.FORCE: "it must call respond now",
     Rung.ORDER: "it is instructed to respond now",

@@ -21,8 +21,8 @@ from rich.text import Text
 from run_specialist.api.event_loop import with_bounded_cleanup
 from run_specialist.budget import Kind, amount, counted, dollars
 from run_specialist.cli.console import is_terminal, one_line, print_json, say
-from run_specialist.cli.live import STATUSES, RunningTotal, call_text, live_lines
-from run_specialist.cli.tables import duration_words
+from run_specialist.cli.live import RunningTotal, call_text, live_lines
+from run_specialist.cli.tables import STATUSES, duration_words
 from run_specialist.errors import UsageError, with_flags
 from run_specialist.record.events import Called, ChildTold, Event, Requested, Retrying
 from run_specialist.record.outcome import Exit
@@ -49,12 +49,13 @@ class RunningItem:
 class MapProgress:
     """Follows the events of a batch; a view reads its figures, possibly from another thread."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, batch: "Batch", noun: str = "item", clock: Callable[[], float] = time.monotonic) -> None:
         """Begin at zero.
 
+        noun: the name of an item, such as `item` or `run`.
         clock: [s]
         """
-        self.clock = clock
+        self.batch, self.noun, self.clock = batch, noun, clock
         self.begun = clock()
         self.running: dict[int, RunningItem] = {}
         """The running items by number; includes items that were taken back."""
@@ -206,8 +207,8 @@ MOST_FAILURES = 50
 class ItemLines:
     """Prints lines about ended items; items that earlier calls have ended are only counted."""
 
-    def __init__(self, batch: "Batch", progress: MapProgress, say: Callable[[str], None], noun: str = "item") -> None:
-        self._batch, self._progress, self._say, self._noun = batch, progress, say, noun
+    def __init__(self, progress: MapProgress, say: Callable[[str], None]) -> None:
+        self._progress, self._say = progress, say
         self._last = progress.clock()
         self._failures = 0
 
@@ -215,18 +216,19 @@ class ItemLines:
         """Print the line that an ended item requires, if any."""
         if done.is_earlier:
             return
-        counts, progress = self._batch.counts, self._progress
+        progress = self._progress
+        counts, noun = progress.batch.counts, progress.noun
         if counts.total is not None and counts.total <= EACH_UP_TO:
             # Several items may have ended before the first of them is reported.
-            self._say(f"{progress.new + progress.earlier} of {counts.total}: {self._noun} {ended_line(done)}")
+            self._say(f"{progress.new + progress.earlier} of {counts.total}: {noun} {ended_line(done)}")
             return
         if done.state not in {"answered", "landed", "partial"} and self._failures < MOST_FAILURES:
             self._failures += 1
             last = "; further ones are only counted" if self._failures == MOST_FAILURES else ""
-            self._say(f"{self._noun} {ended_line(done)}{last}")
+            self._say(f"{noun} {ended_line(done)}{last}")
         if progress.clock() - self._last >= SECONDS:
             self._last = progress.clock()
-            parts = [done_of(counts, self._noun), *by_state(counts)]
+            parts = [done_of(counts, noun), *by_state(counts)]
             if cost := progress.cost_usd:
                 parts.append(dollars(cost))
             if left := progress.time_left(None if counts.total is None else counts.total - counts.done):
@@ -249,21 +251,12 @@ COMPLETE = frozenset({"answered", "landed"})
 class MapView:
     """Draws the progress of a batch on standard error."""
 
-    def __init__(
-        self,
-        batch: "Batch",
-        progress: MapProgress,
-        console: Console | None = None,
-        *,
-        answers: bool = False,
-        noun: str = "item",
-    ) -> None:
+    def __init__(self, progress: MapProgress, console: Console | None = None, *, answers: bool = False) -> None:
         """Prepare the view.
 
         answers: print the beginning of each answer, because it is written to no file.
-        noun: the name of an item, such as `item` or `run`.
         """
-        self._batch, self._progress, self._answers, self._noun = batch, progress, answers, noun
+        self._progress, self._answers = progress, answers
         self.console = console or Console(stderr=True, highlight=False)
         self._spinner = Spinner("dots")
         self.notice = ""
@@ -283,8 +276,11 @@ class MapView:
 
     def render(self) -> RenderableType:
         """Return the lines; they fit the width and the height of the terminal."""
-        batch, counts, under_way = self._batch, self._batch.counts, self._batch.under_way
-        of = Text(f"{done_of(counts, self._noun)} · {len(under_way)} under way", no_wrap=True, overflow="ellipsis")
+        batch = self._progress.batch
+        counts, under_way = batch.counts, batch.under_way
+        of = Text(
+            f"{done_of(counts, self._progress.noun)} · {len(under_way)} under way", no_wrap=True, overflow="ellipsis"
+        )
         cells: list[RenderableType] = [self._spinner, of]
         if counts.total and self.console.width > 2 * _WIDEST_BAR:
             cells.append(ProgressBar(counts.total, min(counts.done, counts.total), _WIDEST_BAR, finished_style="green"))
@@ -304,7 +300,7 @@ class MapView:
         return Group(head, *[line for line in lines if line.plain.strip()][: max(self.console.height - 2, 1) - 1])
 
     def _money_and_time(self) -> Iterator[str]:
-        progress, batch, counts = self._progress, self._batch, self._batch.counts
+        progress, batch, counts = self._progress, self._progress.batch, self._progress.batch.counts
         # Once the batch ends early, the other items are not asked about.
         rest = None if counts.total is None or batch.ended_because else max(counts.total - counts.done, 0)
         cost, limit, expected = progress.cost_usd, batch.cost_limit, progress.cost_at_end(rest)
@@ -346,7 +342,7 @@ class MapWorker:
         noun: the name of an item in the lines and in the view.
         """
         self.batch = batch
-        self.progress = progress = MapProgress()
+        self.progress = progress = MapProgress(batch, noun)
         self.interrupts = 0
         """Number of signals received."""
         self._writers = list(writers)
@@ -355,9 +351,9 @@ class MapWorker:
         self._out = sys.stdout
         self._shows = shows
         is_live = shows and sys.stderr is not None and is_terminal(sys.stderr)
-        self._view = MapView(batch, progress, answers=answers, noun=noun) if is_live else None
+        self._view = MapView(progress, answers=answers) if is_live else None
         if shows:
-            self._writers.append((self._view or ItemLines(batch, progress, say, noun)).end)
+            self._writers.append((self._view or ItemLines(progress, say)).end)
         # The error that ended the output.
         self._error: OSError | UsageError | None = None
 

@@ -110,13 +110,8 @@ def resume(
 
 LEFT = 4
 """Exit code if a file was not reverted."""
-_VERBS = {
-    "restored": "restored",
-    "deleted": "deleted",
-    "unchanged": "as before already",
-    "partly": "partly restored",
-    "left": "left alone",
-}
+# Results that are not shown by their own name.
+_RESULTS = {"unchanged": "as before already", "partly": "partly restored", "left": "left alone"}
 
 
 def undo(
@@ -192,6 +187,6 @@ def _print(run_id: str, done: "list[tuple[Path, UndoneFile]]", *, dry_run: bool)
         would = "would be " if dry_run and one.result in {"restored", "deleted", "partly"} else ""
         counts = f" ({one.diff.counts} lines)" if one.diff.added or one.diff.removed else ""
         reason = f": {one.reason}" if one.reason else ""
-        print_line(f"{would}{_VERBS[one.result]}  {one.path}{counts}{reason}")
+        print_line(f"{would}{_RESULTS.get(one.result, one.result)}  {one.path}{counts}{reason}")
         if dry_run and one.diff.text:
             print_diff(one.diff.text)

@@ -41,15 +41,14 @@ _WIDEST_ID = 30
 _UNLIMITED = 1_000_000
 # Replacements for bars, marks and lines, in an encoding that has none.
 _ASCII = str.maketrans("▏▎▍▌▋▊▉█•✓✗│─", "########-+x>-")
-_STYLES = {
+STATUSES = {"answered": "green", "landed": "green", "partial": "yellow"}
+"""Colors of statuses of runs with an answer; all others are red."""
+_STYLES = STATUSES | {
     "ok": "green",
     "warning": "yellow",
     "error": "red",
     "blocked": "yellow",
     "default": "bright_black",
-    "answered": "green",
-    "landed": "green",
-    "partial": "yellow",
     "interrupted": "yellow",
     "failed": "red",
     "aborted": "red",

@@ -201,8 +201,8 @@ def test_an_item_is_named_by_the_field_that_tells_it_from_others(given_, text):
 def lines_of(counts, *ends, seconds=0.0):
     """Return the lines that are printed when items end, so many seconds apart."""
     clock, said = Clock(), []
-    progress = MapProgress(clock)
-    lines = ItemLines(LookedAt(counts), progress, said.append)
+    progress = MapProgress(LookedAt(counts), clock=clock)
+    lines = ItemLines(progress, said.append)
     for one in ends:
         clock.now += seconds
         progress.end(one)
@@ -228,12 +228,11 @@ def test_a_large_batch_gets_a_line_now_and_then_and_one_for_each_failure():
 def test_a_price_that_is_not_known_is_not_a_sum(costs, shown):
     """One unknown price makes the cost unknown; offline nothing is billed, and no cost is shown; equal ends are one."""
     assert [spread(2.1, 4.4), spread(2.101, 2.1)] == ["$2.10 to $4.40", "$2.10"]
-    clock = Clock()
-    progress = MapProgress(clock)
+    clock, batch = Clock(), LookedAt(Counts(answered=1, total=1))
+    progress = MapProgress(batch, clock=clock)
     clock.now += 70
     for cost in costs:
         progress.end(done(cost=cost))
-    batch = LookedAt(Counts(answered=1, total=1))
     ended = SimpleNamespace(name="finder", words=("finder",), batch=batch, file=None, writes_rows=True, is_stored=True)
     assert [*summary_lines(ended, progress)][1][0] == shown
 

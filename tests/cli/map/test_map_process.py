@@ -40,9 +40,9 @@ def clock():
     return Clock()
 
 
-def progress_of(clock, items=2):
+def progress_of(clock, items=2, batch=None):
     """Return the progress of a batch in which some items have ended in a minute, and some are under way."""
-    progress = MapProgress(clock)
+    progress = MapProgress(batch or LookedAt(COUNTS), clock=clock)
     for number in range(1, 9):
         clock.now += 7.5
         progress.end(done(number, cost=0.03))
@@ -65,18 +65,18 @@ def test_the_view_has_counts_cost_time_a_pause_and_the_newest_items(clock, monke
     progress.hear(39, Requested(1, "auto"))
     progress.hear(38, Called("started", "c", "read", {"path": "docs/a.md"}))
     progress.hear(38, Replied(1, "wants_tools", "", "", Usage(5, 0, 0, 0), 0.01))
-    head, counts, figures, *items = drawn(MapView(LookedAt(COUNTS), progress), 100)
+    head, counts, figures, *items = drawn(MapView(progress), 100)
     assert "37 of 112 items · 2 under way ━━━" in head
     assert counts == "  30 answered · 4 landed · 1 partial · 2 failed (2 rate limited)"
     assert figures == "  $0.25 of about $2.49 · 9m 22s left · 1m 00s"
     assert items == ["    38  docs/limits-38.md  read docs/a.md", "    39  docs/limits-39.md  thinking"]
     monkeypatch.setattr(map_progress.time, "time", lambda: 1_000.0)
     batch = LookedAt(COUNTS, paused=Pause("quota", "the quota is used up\x1b[2J", 1_025.0))
-    view = MapView(batch, progress_of(clock))
+    view = MapView(progress_of(clock, batch=batch))
     assert drawn(view)[3] == "  paused, next try in 25 s: the quota is used up\ufffd[2J"
     batch.paused = Pause("quota", "the quota is used up", 999.0)
     assert drawn(view)[3] == "  paused, trying again: the quota is used up"
-    lines = drawn(MapView(LookedAt(Counts(answered=8)), progress_of(clock)))
+    lines = drawn(MapView(progress_of(clock, batch=LookedAt(Counts(answered=8)))))
     assert ("8 items · 2 under way" in lines[0], "━" in lines[0]) == (True, False)
     assert not {"left", "about"} & set(lines[2].split())
 
@@ -99,10 +99,10 @@ def test_the_view_has_counts_cost_time_a_pause_and_the_newest_items(clock, monke
 def test_the_lines_fit_any_terminal(counts, reason, items, width, height):
     """No line is wider than the terminal, and together they are not higher, whatever the figures and texts."""
     clock = Clock()
-    progress = progress_of(clock, items)
+    progress = progress_of(clock, items, LookedAt(counts, paused=Pause("quota", reason, 0.0)))
     for number in progress.running:
         progress.hear(number, Called("started", "c", "read", {"path": reason}))
-    view = MapView(LookedAt(counts, paused=Pause("quota", reason, 0.0)), progress)
+    view = MapView(progress)
     lines = drawn(view, width, height)
     assert max(map(cell_len, lines)) <= width
     assert len(lines) < height
@@ -126,10 +126,10 @@ ENDS = (
 
 def test_items_without_an_answer_get_a_line(clock):
     """With a file only failures are shown, with their reason; without one also the beginning of each answer, cut."""
-    assert printed(MapView(LookedAt(COUNTS), MapProgress(clock)), *ENDS, width=100) == [
+    assert printed(MapView(MapProgress(LookedAt(COUNTS), clock=clock)), *ENDS, width=100) == [
         "2 docs/2.md · failed: the API answered 400: no such thing · 5 tool calls · 12 s"
     ]
-    assert printed(MapView(LookedAt(COUNTS), MapProgress(clock), answers=True), *ENDS, width=36) == [
+    assert printed(MapView(MapProgress(LookedAt(COUNTS), clock=clock), answers=True), *ENDS, width=36) == [
         "1 docs/1.md · answered · 5 tool cal…",
         "    Owls eat mice, at night.\ufffd[2J",
         "2 docs/2.md · failed: the API",
