@@ -291,13 +291,13 @@ class CallLines:
                     self._changes[event.call_id].append(event)
                 else:
                     self._print_change(event)
-            case events.Landed() | events.Warned() | events.Summarized():
-                line = _start(self._depth)
-                if self._name:
-                    line.append(f"{self._label}  ", "dim").append(f"{self._name}  ", "cyan")
-                line.append(_notice(event))
-                # The notices of the run itself are wrapped.
-                self._print(line) if self._name else self._console.print(line)
+            case events.Landed():
+                self._print_notice(f"limit of {event.reason.label} reached: {LANDINGS[event.how]}", "bold red")
+            case events.Warned():
+                self._print_notice(one_line(event.text), "yellow")
+            case events.Summarized():
+                size = f"{event.tokens_before:,} to {event.tokens_after:,} tokens"
+                self._print_notice(f"summarized {event.archived} earlier results, from {size}", "cyan")
             case events.Finished():
                 self._outcome = event.outcome
 
@@ -373,6 +373,14 @@ class CallLines:
             counts.append(" cannot be undone", "yellow")
         self._print(_start(self._depth).append(f"    {done} {one_line(event.path)}", "magenta"), counts)
 
+    def _print_notice(self, text: str, style: str) -> None:
+        line = _start(self._depth)
+        if self._name:
+            self._print(line.append(f"{self._label}  ", "dim").append(f"{self._name}  ", "cyan").append(text, style))
+        else:
+            # The notices of the run itself are wrapped.
+            self._console.print(line.append(text, style))
+
     def _print(self, line: Text, end: Text | None = None) -> None:
         """Print a line, truncated so that its end is visible."""
         end = end or Text()
@@ -395,17 +403,6 @@ def call_text(call: events.Called) -> str:
         given = [(key, value) for key, value in arguments.items() if value is not None]
         text = " ".join(str(value) if not number else f"{key}={value}" for number, (key, value) in enumerate(given))
     return f"{printable(call.name):7} {one_line(text)}"
-
-
-def _notice(event: events.Landed | events.Warned | events.Summarized) -> Text:
-    match event:
-        case events.Landed():
-            return Text(f"limit of {event.reason.label} reached: {LANDINGS[event.how]}", "bold red")
-        case events.Warned():
-            return Text(one_line(event.text), "yellow")
-        case events.Summarized():
-            size = f"{event.tokens_before:,} to {event.tokens_after:,} tokens"
-            return Text(f"summarized {event.archived} earlier results, from {size}", "cyan")
 
 
 def _remaining(budget: events.BudgetSpent) -> Text:
