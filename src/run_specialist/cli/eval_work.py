@@ -90,10 +90,8 @@ class EvalWork:
         else:
             print_results(result, compared)
         if left := batch.counts.not_run + batch.counts.aborted:
-            why = f"{reason}; " if (reason := reason_of(batch, "run")) else ""
-            console.say(
-                f"{why}{counted(left, 'run')} left; repeat the same command to make them, nothing is paid for twice"
-            )
+            again = "repeat the same command to make them, nothing is paid for twice"
+            console.say("; ".join(filter(None, [reason_of(batch, "run"), f"{counted(left, 'run')} left", again])))
         # The stored result is for `specialists report`; if the store fails, only that page is missing.
         try:
             plans.keep_result(plan, values, runner.store)

@@ -115,14 +115,12 @@ def list_(dir_: flags.Dir = None, root: flags.ProjectRoot = None, json_: flags.J
         files = registry.files()
         reasons = unavailable(files, project, defaults.model)
         if json_:
-            console.print_json(
-                {"specialists": [file.as_json() | {"unavailable": reasons.get(file.path)} for file in files]}
-            )
+            listed = [file.as_json() | {"unavailable": reasons.get(file.path)} for file in files]
+            console.print_json({"specialists": listed})
             return
         if not files:
-            console.fail(
-                f"no specialists in {', '.join(str(console.relative(place.path)) for place in registry.places)}", 0
-            )
+            searched = ", ".join(str(console.relative(place.path)) for place in registry.places)
+            console.fail(f"no specialists in {searched}", 0)
         _print_listing(files, reasons)
 
 
@@ -165,11 +163,8 @@ def check(
             by_status = ", ".join(f"{count} {text}" for text, count in counts.items() if count)
             levels = Counter(problem.level for file in files for problem in file.problems)
             by_level = ", ".join(counted(levels[one], one) for one in ("error", "warning", "notice") if levels[one])
-            parts = [
-                f"{counted(len(files), 'file')}{': ' if by_status else ''}{by_status}",
-                by_level and f"({by_level})",
-            ]
-            console.print_line(" ".join(filter(None, parts)))
+            summary = f"{counted(len(files), 'file')}{': ' if by_status else ''}{by_status}"
+            console.print_line(f"{summary} ({by_level})" if by_level else summary)
     raise typer.Exit(2 if any(file.status == "error" for file in files) else 0)
 
 

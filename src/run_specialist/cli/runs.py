@@ -238,9 +238,8 @@ def runs(
             opened = open_store(store)
         except StoreMissing as missing:
             if json_:
-                print_json(
-                    {"runs": [], **({"deleted": []} if delete else {}), **tables.size_of(store), "project": project}
-                )
+                empty: dict[str, Any] = {"runs": [], "deleted": []} if delete else {"runs": []}
+                print_json({**empty, **tables.size_of(store), "project": project})
             say(str(missing))
             return
         with opened:
@@ -254,9 +253,8 @@ def runs(
                 _delete(opened, found, project, named=bool(ids), yes=yes, json_=json_)
                 return
             if json_:
-                print_json(
-                    {"runs": [tables.as_json(one) for one in found], **tables.size_of(opened), "project": project}
-                )
+                rows = [tables.as_json(one) for one in found]
+                print_json({"runs": rows, **tables.size_of(opened), "project": project})
                 return
             if found:
                 tables.print_runs(found, projects=all_projects, words=selection.words)
