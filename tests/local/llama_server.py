@@ -35,12 +35,14 @@ class ServerSettings:
     model: str
     """Path of the GGUF file."""
     context: int
-    """Length of the context [tokens]."""
+    """Length of the context of all slots together [tokens]."""
     chat_template: str | None = None
     """Text of a Jinja template; None for the template in the model's file."""
     temperature: float = 0.0
     """Of requests that name none; 0 = always the most likely token."""
     threads: int = 2
+    slots: int = 1
+    """Maximum number of requests that are answered at once; each has an equal share of the context."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ def _serve(settings: ServerSettings) -> None:
     params.model.path = settings.model
     params.hostnames = ["127.0.0.1"]
     params.port = 0
-    params.n_parallel = 1
+    params.n_parallel = settings.slots
     params.n_ctx = settings.context
     params.use_jinja = True
     params.ui = False
