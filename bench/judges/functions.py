@@ -340,7 +340,7 @@ def main() -> int:
     given = _arguments()
     board = Leaderboard()
     cases = board.cases(given.cases)
-    setup = f"{given.model.name}, {given.context} tokens for each of {given.at_once} at once; {PIN}; {SYSTEM}"
+    setup = f"{given.model.name}, context {given.context}, replies of {LONGEST} tokens; {PIN}; {SYSTEM}"
     replies = Replies(setup, given.json)
     missing = [case for case in cases if any((case.id, mode) not in replies.by_key for mode in MODES)]
     print(heading("function calling", [PIN]), f"{setup}\n", sep="\n", flush=True)
@@ -371,7 +371,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--model", type=Path, required=True, metavar="MODEL.gguf")
     parser.add_argument("--json", type=Path, metavar="FILE", help="append each reply, and ask only what it lacks")
     parser.add_argument("--cases", type=int, default=120, metavar="N", help="default: 120")
-    parser.add_argument("--at-once", type=int, default=4, metavar="N", help="cases asked at the same time; default: 4")
+    parser.add_argument("--at-once", type=int, default=8, metavar="N", help="cases asked at the same time; default: 8")
     parser.add_argument("--context", type=int, default=4096, metavar="N", help="for each case; default: 4096 tokens")
     parser.add_argument("--figures", action="store_true", help="ask nothing; print the figures of the file")
     given = parser.parse_args()
