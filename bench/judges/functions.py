@@ -207,17 +207,22 @@ class Replies:
         self.setup = setup
         self._file = file
         self.by_key: dict[tuple[str, str], Asked] = {}
-        whole = file.read_text(encoding="utf-8").rpartition("\n") if file and file.exists() else ("", "", "")
-        for number, line in enumerate(whole[0].splitlines(), 1):
+        self._complete, self._torn = "", ""
+        if file and file.exists():
+            text, newline, self._torn = file.read_text(encoding="utf-8").rpartition("\n")
+            self._complete = text + newline
+        for number, line in enumerate(self._complete.splitlines(), 1):
             try:
                 asked = Asked(**json.loads(line))
             except (ValueError, TypeError):
                 sys.exit(f"{file}:{number}: not a reply of this benchmark")
             if asked.setup == setup:
                 self.by_key[asked.key] = asked
-        if file and whole[2]:
-            # A run was killed while it wrote the last line; it is asked again.
-            file.write_text(whole[0] + whole[1], encoding="utf-8")
+
+    def mend(self) -> None:
+        """Remove an incomplete last line, which is left by a run that was killed; its case is asked again."""
+        if self._file and self._torn:
+            self._file.write_text(self._complete, encoding="utf-8")
 
     def add(self, asked: Asked) -> None:
         """Keep a reply."""
@@ -347,6 +352,7 @@ def main() -> int:
     code = 0
     try:
         if missing and not given.figures:
+            replies.mend()
             settings = ServerSettings(str(given.model), given.context * given.at_once, slots=given.at_once)
             with llama_server(settings) as server, patch.dict(os.environ, server.environment):
                 asyncio.run(ask_all(server, missing, replies, given.at_once))
@@ -370,13 +376,15 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, required=True, metavar="MODEL.gguf")
     parser.add_argument("--json", type=Path, metavar="FILE", help="append each reply, and ask only what it lacks")
-    parser.add_argument("--cases", type=int, default=120, metavar="N", help="default: 120")
+    parser.add_argument("--cases", type=int, default=120, metavar="N", help="default: 120; at most 400")
     parser.add_argument("--at-once", type=int, default=8, metavar="N", help="cases asked at the same time; default: 8")
     parser.add_argument("--context", type=int, default=4096, metavar="N", help="for each case; default: 4096 tokens")
     parser.add_argument("--figures", action="store_true", help="ask nothing; print the figures of the file")
     given = parser.parse_args()
     if not given.figures and not given.model.is_file():
         parser.error(f"no such file: {given.model}")
+    if given.json and (given.json.is_dir() or not given.json.absolute().parent.is_dir()):
+        parser.error(f"not a file: {given.json}")
     if min(given.cases, given.at_once) < 1:
         parser.error("--cases and --at-once must be at least 1")
     return given
