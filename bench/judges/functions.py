@@ -283,33 +283,46 @@ def wilson(part: int, whole: int) -> tuple[float, float]:
 
 
 def paired(first: Sequence[bool], second: Sequence[bool]) -> tuple[int, int, float, float, float]:
-    """Compare two modes case by case: only the first right, only the second, and what they differ by.
+    """Compare two modes case by case.
 
-    Returns both numbers, the ends of the 95 % interval of the difference of the shares, and the probability of such
-    numbers if both were equally good, by the exact sign test.
+    Returns in how many cases only the first and only the second is right; the ends of the 95 % interval of the
+    difference of their shares, by Newcombe's score method for pairs; and the probability of such numbers if both were
+    equally good, by the exact sign test.
     """
-    more = sum(one and not other for one, other in zip(first, second, strict=True))
-    less = sum(other and not one for one, other in zip(first, second, strict=True))
-    whole, moved = len(first), more + less
-    middle = (more - less) / whole
-    half = _Z * sqrt(moved - (more - less) ** 2 / whole) / whole
-    tail = sum(comb(moved, number) for number in range(min(more, less) + 1)) / 2**moved
-    return more, less, middle - half, middle + half, min(1.0, 2 * tail)
+    whole, more = len(first), sum(one and not other for one, other in zip(first, second, strict=True))
+    right, other_right = sum(first), sum(second)
+    both, less = right - more, other_right - (right - more)
+    neither = whole - both - more - less
+    sizes = right * (whole - right) * other_right * (whole - other_right)
+    correlation = (both * neither - more * less) / sqrt(sizes) if sizes else 0.0
+    share, other_share = right / whole, other_right / whole
+    (low, high), (other_low, other_high) = wilson(right, whole), wilson(other_right, whole)
+
+    def half(own: float, others: float) -> float:
+        return sqrt(max(0.0, own**2 - 2 * correlation * own * others + others**2))
+
+    begin = share - other_share - half(share - low, other_high - other_share)
+    end = share - other_share + half(high - share, other_share - other_low)
+    tail = sum(comb(more + less, number) for number in range(min(more, less) + 1)) / 2 ** (more + less)
+    return more, less, begin, end, min(1.0, 2 * tail)
 
 
 def figures(verdicts: Sequence[Verdict]) -> Iterator[str]:
     """Yield the tables of the cases that were asked in all modes."""
     modes = Counter(one.asked.case for one in verdicts)
     verdicts = [one for one in verdicts if modes[one.asked.case] == len(MODES)]
+    if not verdicts:
+        yield "No case was asked in all modes."
+        return
     rows = list[list[object]]()
     for category in [*dict.fromkeys(one.category for one in verdicts), "all"]:
         for mode in MODES:
             found = [one for one in verdicts if one.asked.mode == mode and category in {one.category, "all"}]
             kinds = Counter(one.kind for one in found)
             low, high = wilson(kinds["right"], len(found))
-            share = f"{100 * kinds['right'] / len(found):.0f}% ({100 * low:.0f} to {100 * high:.0f})" if found else ""
+            share = f"{100 * kinds['right'] / len(found):.0f}% ({100 * low:.0f} to {100 * high:.0f})"
             counts = [kinds[kind] for kind in ("right", "other", "invalid", "none")]
-            tokens = [sum(one.asked.output_tokens for one in found) // max(1, len(found))]
+            tokens = [sum(one.asked.output_tokens for one in found) // len(found)]
             rows.append([category, mode, len(found), share, *counts, sum(one.reached for one in found), *tokens])
     head = ["category", "mode", "cases", "right, 95% interval", "right", "other", "invalid", "none", "reached"]
     yield table([*head, "tokens written"], rows)
@@ -327,11 +340,10 @@ def _compared(verdicts: Sequence[Verdict]) -> Iterator[list[object]]:
             chosen = [one for one in verdicts if category in {one.category, "all"}]
             right = {(one.asked.case, one.asked.mode): one.kind == "right" for one in chosen}
             names = [*dict.fromkeys(one.asked.case for one in chosen)]
-            if names:
-                columns = ([right[name, mode] for name in names] for mode in ("json", other))
-                more, less, low, high, p = paired(*columns)
-                difference = f"{100 * (more - less) / len(names):+.0f} ({100 * low:+.0f} to {100 * high:+.0f}) points"
-                yield [other, category, more, less, difference, f"{p:.2g}"]
+            columns = ([right[name, mode] for name in names] for mode in ("json", other))
+            more, less, low, high, p = paired(*columns)
+            difference = f"{100 * (more - less) / len(names):+.0f} ({100 * low:+.0f} to {100 * high:+.0f}) points"
+            yield [other, category, more, less, difference, f"{p:.2g}"]
 
 
 async def judge_all(board: Leaderboard, cases: Sequence[Case], replies: Replies) -> list[Verdict]:

@@ -70,9 +70,10 @@ def test_modes_are_compared_case_by_case():
     assert berkeley.sample(10, 3) == [0, 7, 4]
     assert sorted(berkeley.sample(400, 400)) == [*range(400)]
     assert functions.wilson(8, 10) == pytest.approx((0.490, 0.943), abs=0.001)
-    more, less, low, high, p = functions.paired([True] * 8 + [False] * 2, [False] * 6 + [True] * 2 + [False, True])
-    assert (more, less, p) == (6, 1, pytest.approx(0.125))
-    assert low < 0.5 < high
+    pairs = [(True, True)] * 36 + [(True, False)] * 12 + [(False, True)] * 2
+    *counts, low, high, p = functions.paired([first for first, _ in pairs], [second for _, second in pairs])
+    assert counts == [12, 2]
+    assert [low, high, p] == pytest.approx([0.0569, 0.3404, 0.0129], abs=0.0001)
 
 
 @pytest.mark.parametrize("name", ["skills", "injection", "groundedness", "functions"])
