@@ -279,7 +279,7 @@ def wilson(part: int, whole: int) -> tuple[float, float]:
         return 0.0, 1.0
     share, spread = part / whole, _Z**2 / whole
     middle, half = share + spread / 2, _Z * sqrt(share * (1 - share) / whole + spread / whole / 4)
-    return (middle - half) / (1 + spread), (middle + half) / (1 + spread)
+    return max(0.0, (middle - half) / (1 + spread)), min(1.0, (middle + half) / (1 + spread))
 
 
 def paired(first: Sequence[bool], second: Sequence[bool]) -> tuple[int, int, float, float, float]:
