@@ -271,3 +271,21 @@ async def test_the_functions_of_a_program_need_no_trust_when_its_run_is_taken_up
     async with playing(again, ANSWER, store=store) as runner:
         outcome = await (await runner.take_up("an-id", finder, "What?", retry="failed")).outcome()
     assert (outcome.status, outcome.tool_calls.used, outcome.tool_calls.failed) == ("answered", 2, 0)
+
+
+async def test_a_cancellation_that_the_caller_has_ignored_does_not_end_a_call():
+    """An error of the only call of a turn, which has no task of its own, is its result; the run goes on."""
+
+    @tool
+    async def breaks(how: str) -> str:
+        """Break."""
+        raise asyncio.CancelledError if how == "cancelled" else ValueError("broken")
+
+    value = Specialist(name="mine", description="", prompt="You find.", tools=())
+    asyncio.current_task().cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.sleep(0)
+    both = [calls(("breaks", {"how": how}), first_id=number) for number, how in enumerate(("cancelled", "error"), 1)]
+    async with playing(*both, ANSWER, tools=[breaks]) as runner:
+        outcome = await runner.run(value, "What?")
+    assert (outcome.status, outcome.answer, outcome.tool_calls.failed) == ("answered", "mice", 2)
