@@ -289,3 +289,25 @@ async def test_a_cancellation_that_the_caller_has_ignored_does_not_end_a_call():
     async with playing(*both, ANSWER, tools=[breaks]) as runner:
         outcome = await runner.run(value, "What?")
     assert (outcome.status, outcome.answer, outcome.tool_calls.failed) == ("answered", "mice", 2)
+
+
+async def test_a_listener_that_cancels_the_run_ends_its_only_call():
+    """A cancellation by a listener, in the task of the run, ends the run at its next wait, and keeps what there is."""
+
+    @tool
+    async def waits() -> str:
+        """Wait."""
+        await asyncio.sleep(0)
+        return "done"
+
+    def cancels(event):
+        if getattr(event, "phase", "") == "started":
+            asyncio.current_task().cancel()
+
+    value = Specialist(name="mine", description="", prompt="You find.", tools=())
+    async with playing(calls(("waits", {})), tools=[waits]) as runner:
+        run = await runner.prepare(value, "What?")
+        run.listen(cancels)
+        with pytest.raises(asyncio.CancelledError):
+            await run.outcome()
+        assert run.ended.status == "aborted"

@@ -312,6 +312,9 @@ def _delete(
     """Delete runs with their children; skip those that are running, or fail if they were named by id."""
     chosen = [one for one in found if named or one.status != "running"]
     doomed = opened.with_descendants(chosen)
+    if doomed and not yes and (sys.stdin is None or not sys.stdin.isatty()):
+        # Before anything is listed.
+        fail("--yes is required without a terminal; nothing was deleted")
     if len(chosen) < len(found):
         say(f"{counted(len(found) - len(chosen), 'run')} still running: not deleted")
     if not json_:

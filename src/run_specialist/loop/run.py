@@ -147,7 +147,7 @@ class Run:
 
     async def _work(self) -> Outcome:
         task = self._task = asyncio.current_task()
-        cancellations_before = task.cancelling() if task else 0
+        cancellations_before = self._dispatcher.cancelled_before = task.cancelling() if task else 0
         self._begin()
         cancellation: asyncio.CancelledError | None = None
         try:

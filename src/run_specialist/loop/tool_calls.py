@@ -47,6 +47,8 @@ class Dispatcher:
         self._cut_off = range(earlier.started + 1, earlier.started + earlier.cut_off + 1)
         self.skipped = earlier.skipped
         """Number of calls that were answered without being run."""
+        self.cancelled_before = 0
+        """How often the task of the run was cancelled before it began; its caller has ignored that."""
         # Numbers of the calls of the turn in progress.
         self._running = range(0)
         # The budget after the calls of the current turn that have returned so far.
@@ -211,9 +213,7 @@ class Dispatcher:
         shared = self._run.job.settings.share_budget
         child_budget = ChildBudget(self._run.account, self._run.observers, shared=shared)
         raised: BaseException | None = None
-        task = asyncio.current_task()
-        # The caller of the run may have ignored an earlier one.
-        cancelled_before = task.cancelling() if task else 0
+        cancelled_before = self.cancelled_before if len(self._running) == 1 else 0
         try:
             output = await self._output(call, tool, child_budget, most)
         except ToolError as error:
@@ -222,7 +222,7 @@ class Dispatcher:
             raise
         # The model reads every other exception, even one that would end a task or a program, and the run continues.
         except BaseException as error:
-            if task and task.cancelling() > cancelled_before:
+            if (task := asyncio.current_task()) and task.cancelling() > cancelled_before:
                 # The tool may have converted the cancellation into its own exception.
                 raise asyncio.CancelledError from error
             output, raised = Output(prompts.failed(call.name, error_line(error))), error

@@ -46,8 +46,12 @@ def compile_globs(globs: Iterable[str]) -> re.Pattern[str]:
     found = []
     for glob in globs:
         body = glob.removesuffix("/")
+        anchored, inside = "/" in body, "(?:/.*)?" if body == glob else "/.*"
+        # `a/**/` is `a/`: `**` stands for no folder, too.
+        while body != glob and body.endswith("/**") and body != "/**":
+            body = body.removesuffix("/**")
         with suppress(re.error):
-            found.append(_path_regex(body if "/" in body else f"**/{body}") + ("(?:/.*)?" if body == glob else "/.*"))
+            found.append(_path_regex(body if anchored else f"**/{body}") + inside)
     return compile_quietly("|".join(found) or "(?!)", re.DOTALL)
 
 

@@ -210,6 +210,7 @@ PATHS = st.lists(st.text("aab.*x ", min_size=1, max_size=4), min_size=1, max_siz
 
 @given(PATTERNS, st.lists(PATHS, max_size=4), st.sampled_from(["", "/"]))
 @example("****//?**", ["b/.*a*"], "")
+@example("*/**/", ["a/a"], "")
 @example("**/a*/**/*b", ["xa/a/b/ab", "a/b/b", "ba/b"], "")
 def test_a_glob_selects_the_same_paths_as_in_pathspec(pattern, paths, end):
     """A glob selects the same paths as pathspec does, whose expressions may backtrack."""
