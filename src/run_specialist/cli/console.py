@@ -164,14 +164,19 @@ def require_extra(extra: str, who_needs: str, *packages: str) -> None:
         fail(f"{who_needs} the extra `{extra}`; {adding(extra)}")
 
 
+def require_terminal(undone: str, *, yes: bool) -> None:
+    """Exit if `confirm` could not ask, before what it asks about is shown; undone, yes: as there."""
+    if not yes and (sys.stdin is None or not sys.stdin.isatty()):
+        fail(f"--yes is required without a terminal; {undone}")
+
+
 def confirm(question: str, undone: str, *, yes: bool, default: bool = False) -> None:
     """Ask for confirmation on the terminal; exit if it is denied, or cannot be asked for.
 
     undone: what was not done then, e.g. `nothing was deleted`.
     yes: do not ask.
     """
-    if not yes and (sys.stdin is None or not sys.stdin.isatty()):
-        fail(f"--yes is required without a terminal; {undone}")
+    require_terminal(undone, yes=yes)
     if not yes and not typer.confirm(question, default=default, err=True):
         fail(undone, 0)
 

@@ -14,7 +14,7 @@ import typer
 
 from run_specialist.budget import counted
 from run_specialist.cli import tables
-from run_specialist.cli.console import confirm, fail, guarded, one_line, print_json, say
+from run_specialist.cli.console import confirm, fail, guarded, one_line, print_json, require_terminal, say
 from run_specialist.cli.flags import Json, StoreUrl, one_of_words
 from run_specialist.errors import StoreMissing
 from run_specialist.store.location import LAST, NONE, place, shown
@@ -312,15 +312,14 @@ def _delete(
     """Delete runs with their children; skip those that are running, or fail if they were named by id."""
     chosen = [one for one in found if named or one.status != "running"]
     doomed = opened.with_descendants(chosen)
-    if doomed and not yes and (sys.stdin is None or not sys.stdin.isatty()):
-        # Before anything is listed.
-        fail("--yes is required without a terminal; nothing was deleted")
+    undone, yes = "nothing was deleted", yes or not doomed
+    require_terminal(undone, yes=yes)
     if len(chosen) < len(found):
         say(f"{counted(len(found) - len(chosen), 'run')} still running: not deleted")
     if not json_:
         tables.print_runs(doomed, projects=project is None)
     question = f"Delete {counted(len(doomed), 'run')} permanently?"
-    confirm(question, "nothing was deleted", yes=yes or not doomed)
+    confirm(question, undone, yes=yes)
     from rich.filesize import decimal  # noqa: PLC0415 - fast `--help`
 
     from run_specialist.tools.file_checkpoint import forget  # noqa: PLC0415 - fast `--help`

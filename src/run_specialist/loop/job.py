@@ -98,8 +98,8 @@ class EarlierCalls:
 
 def spend_call(budget: Budget, record: CallRecord) -> Budget:
     """Return the budget after one more call; no more characters are spent than are left."""
-    text = budget.limits[Kind.CHARACTERS.place]
-    characters = len(record.text) if text.limit is None else min(len(record.text), text.remaining or 0)
+    left = budget[Kind.CHARACTERS].remaining
+    characters = len(record.text) if left is None else min(len(record.text), left)
     spent = budget.spend_all({Kind.TOOL_CALLS: 1, Kind.CHARACTERS: characters})
     return spent.spend_all(record.drawn) if record.drawn else spent
 
