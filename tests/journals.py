@@ -19,6 +19,7 @@ class Notebook:
     def __init__(self) -> None:
         self.records: list[Record] = []
         self.outage: str | None = None
+        self.has_begun = False
 
     def write(self, record: Record) -> None:
         """Store a record."""

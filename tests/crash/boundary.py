@@ -132,6 +132,11 @@ class Killing:
             self._count()
 
     @property
+    def has_begun(self) -> bool:
+        """Return whether the wrapped journal has begun."""
+        return self._journal.has_begun
+
+    @property
     def outage(self) -> str | None:
         """Return the outage of the wrapped journal."""
         return self._journal.outage

@@ -12,7 +12,7 @@ from run_specialist.loop import checkpoint
 from run_specialist.loop.evidence import NOTHING_READ
 from run_specialist.loop.run import Run
 from run_specialist.providers.base import Delta
-from run_specialist.record.journal import Checkpointed, Ended, TakenOver
+from run_specialist.record.journal import Checkpointed, Ended, Opened, TakenOver
 from run_specialist.record.messages import Stop
 from run_specialist.specialist.answer_schema import AnswerSchema
 from run_specialist.specialist.fields import Specialist
@@ -67,6 +67,15 @@ async def test_s3_6_a_run_that_is_aborted_in_a_request_is_stored_with_its_result
     kept_run = stored(notebook.records)
     assert (kept_run.status, kept_run.transcript) == ("aborted", run.transcript)
     assert results(run.transcript[2]) == ["note on '1', part 0"]
+
+
+@pytest.mark.parametrize("has_begun", [True, False])
+async def test_the_first_record_is_written_once(has_begun):
+    """A run whose first record is stored already, as that of an item of a batch, does not write it again."""
+    notebook = Notebook()
+    notebook.has_begun = has_begun
+    await Run(job(ScriptedProvider([ANSWER])), journal=notebook).outcome()
+    assert sum(isinstance(record, Opened) for record in notebook.records) == (not has_begun)
 
 
 LOST = "this run is not stored: the disk is full"

@@ -180,8 +180,9 @@ class Run:
 
     def _begin(self) -> None:
         self._run.account.start(self.job.seconds)
-        if self._run.observers.journal is not None:
-            self._run.observers.record(self.job.opened())
+        journal = self._run.observers.journal
+        if journal is not None and not journal.has_begun:
+            journal.write(self.job.opened())
         if self.job.resume_note is not None:
             # Another model may continue, with another transcript, which is recorded before anything else happens.
             self._run.observers.record(self._checkpoint.new_record())

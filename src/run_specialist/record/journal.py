@@ -204,6 +204,10 @@ class Journal(Protocol):
     def outage(self) -> str | None:
         """The error, in one line, while the store is unreachable and retried; None while it works."""
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether the first record of the run is stored already, so that it is not written again."""
+
     def write(self, record: Record) -> None:
         """Accept a record; never blocks and never raises."""
 

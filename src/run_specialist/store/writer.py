@@ -129,9 +129,9 @@ class RunJournal:
 
         event: number of the run's next event.
         turns: number of stored turns; None if the run is not stored yet.
-        begun: whether the first record of the run is stored already, so that it is not written again.
+        begun: whether the first record of the run is stored already.
         """
-        self._begun = begun
+        self.has_begun = begun
         self._inbox = inbox
         self.run_id = run_id
         self.event = event
@@ -152,10 +152,6 @@ class RunJournal:
     def write(self, record: Record) -> None:
         """Enqueue a record; never blocks and never raises."""
         if self.lost:
-            return
-        if self._begun and isinstance(record, Opened):
-            # A later one is written: the run has changed its model.
-            self._begun = False
             return
         # No urgent record follows the events after the end, so they must trigger the write themselves.
         urgent = self._ended or not isinstance(record, EventLogged)

@@ -314,6 +314,8 @@ STOP_WORDS = frozenset(
 
 _TOKEN = re.compile(r"\w+(?:[.:/+#@'’-]+\w+)*(?:\+\+|#)?")
 _PART = re.compile(r"[^\W_]+")
+# Characters around a word that cannot begin or end a token.
+_AROUND = ".,;:!?()[]{}<>\"'`*|"
 _CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _IDEOGRAPHS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
@@ -331,8 +333,10 @@ def parts(token: str) -> list[str]:
 
 def variants(text: str) -> str:
     """Return the distinct spelling variants of the identifiers in a text, to be indexed with it."""
-    words = (word for word in dict.fromkeys(text.split()) if not (word.isascii() and word.isalpha() and word.islower()))
-    return " ".join(filter(None, map(_variants, words)))
+    # Most words are plain, apart from punctuation and a capital letter.
+    words = dict.fromkeys(word.strip(_AROUND) for word in text.split())
+    odd = (word for word in words if not (word.isalpha() and word.isascii() and word[1:].islower()))
+    return " ".join(filter(None, map(_variants, odd)))
 
 
 @lru_cache(maxsize=262_144)

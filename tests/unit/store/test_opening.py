@@ -98,12 +98,13 @@ def test_an_unfinished_store_is_recreated(store):
 
 
 async def test_a_begun_run_is_stored_at_once(writer, store_url):
-    """A begun run is stored with its question; its first record is not written again, and its events count from 1."""
+    """A begun run is stored with its question; its journal says so, and its events count from 1."""
     journal = await asyncio.to_thread(writer.begin, opened("run-1"))
     assert ask(store_url, "select run_id, status from runs") == [("run-1", "running")]
-    change(store_url, "update runs set model = 'changed'")
-    assert await write(journal, *begun("run-1"), *turn_of(1), *ended("run-1")) is None
-    assert ask(store_url, "select status, model from runs") == [("answered", "changed")]
+    assert (journal.has_begun, writer.journal("run-2").has_begun) == (True, False)
+    _, *events = begun("run-1")
+    assert await write(journal, *events, *turn_of(1), *ended("run-1")) is None
+    assert ask(store_url, "select status from runs") == [("answered",)]
     assert counts(store_url) == {"runs": 1, "turns": 1, "messages": 3, "calls": 1, "events": 3}
     assert ask(store_url, "select number from events order by number") == [(1,), (2,), (3,)]
     assert len(ask(store_url, "select question from search")) == 1
