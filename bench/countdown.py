@@ -26,6 +26,7 @@ import json
 import os
 import random
 import re
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,7 +34,7 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import Any, TypeVar
 from unittest.mock import patch
 
 from bench.judges.packages import table
@@ -83,6 +84,7 @@ LONGEST = 300.0
 DRAWS = 2000
 """Samples of the questions, from which the 95 % intervals are."""
 
+_T = TypeVar("_T")
 _KEY = re.compile(r"K-\d{4}")
 
 
@@ -131,10 +133,7 @@ class KeptReplies:
         file: one reply a line; an incomplete last line is removed.
         """
         self._asked, self._setup, self._file = asked, setup, file
-        self._replies: dict[str, Reply] = {}
-        for line in _lines(file):
-            usage, stop, content = Usage(**line["usage"]), Stop(line["stop"]), tuple(line["content"])
-            self._replies[line["request"]] = Reply(stop, content, usage, line["reason"])
+        self._replies = dict(_lines(file, _reply, mend=True))
 
     @property
     def model(self) -> str:
@@ -170,6 +169,12 @@ class KeptReplies:
     async def aclose(self) -> None:
         """Close the other provider."""
         await self._asked.aclose()
+
+
+def _reply(kept: Mapping[str, Any]) -> tuple[str, Reply]:
+    """Return a request and the reply to it, from their JSON values."""
+    usage, stop = Usage(**kept["usage"]), Stop(kept["stop"])
+    return kept["request"], Reply(stop, tuple(kept["content"]), usage, kept["reason"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,17 +298,23 @@ def _difference(complete: Sequence[Sequence[Result]], way: str, limits: tuple[in
     return f"{mean(each):+.1f} ({low:+.1f} to {high:+.1f})"
 
 
-def _lines(file: Path) -> list[dict[str, Any]]:
-    """Return the objects of a file; an incomplete last line, which a killed run has left, is removed from it."""
+def _lines(file: Path, read: Callable[[dict[str, Any]], _T], *, mend: bool) -> list[_T]:
+    """Return the lines of a file.
+
+    mend: remove an incomplete last line, which a killed run has left, so that more can be appended.
+    """
     if not file.exists():
         return []
     complete, newline, torn = file.read_text(encoding="utf-8").rpartition("\n")
-    if torn:
+    found = []
+    for number, line in enumerate(complete.splitlines(), 1):
+        try:
+            found.append(read(json.loads(line)))
+        except (ValueError, TypeError, KeyError):
+            sys.exit(f"{file}:{number}: not a line of this benchmark")
+    if torn and mend:
         file.write_text(complete + newline, encoding="utf-8")
-    try:
-        return [json.loads(line) for line in complete.splitlines()]
-    except ValueError:
-        sys.exit(f"{file}: not a file of this benchmark")
+    return found
 
 
 def _append(file: Path, values: Mapping[str, Any]) -> None:
@@ -331,8 +342,10 @@ async def _work(setup: str, given: argparse.Namespace, done: dict[tuple[int, str
 def main() -> int:
     """Ask what has no result yet, and print the figures."""
     given = _arguments()
-    setup = f"{given.model.name}, context {given.context}, temperature 0"
-    found = (Result(**line) for line in _lines(given.json))
+    setup = f"{given.model and given.model.name}, context {given.context}, temperature 0"
+    found = _lines(given.json, lambda line: Result(**line), mend=not given.table)
+    if given.table and found:
+        setup = found[-1].setup
     done = {one.key: one for one in found if one.setup == setup and one.question < given.questions}
     code = 0
     try:
@@ -351,7 +364,7 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", type=Path, required=True, metavar="MODEL.gguf")
+    parser.add_argument("--model", type=Path, metavar="MODEL.gguf")
     parser.add_argument(
         "--json", type=Path, required=True, metavar="FILE", help="append results, and skip those it has"
     )
@@ -359,8 +372,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--context", type=int, default=8192, metavar="N", help="default: 8192 tokens")
     parser.add_argument("--table", action="store_true", help="ask nothing; print the figures of the file")
     given = parser.parse_args()
-    if not given.table and not given.model.is_file():
-        parser.error(f"no such file: {given.model}")
+    if not given.table and not (given.model and given.model.is_file()):
+        parser.error(f"--model: no such file: {given.model or ''}")
     if given.json.is_dir() or not given.json.absolute().parent.is_dir():
         parser.error(f"not a file: {given.json}")
     if not 1 <= given.questions <= len(PLACES):
@@ -369,4 +382,6 @@ def _arguments() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
+    # `| head` ends this program without a message.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     sys.exit(main())
