@@ -75,6 +75,7 @@ VARIANTS: dict[str, Variant] = {
     variant.name: variant
     for variant in (
         Variant("defaults"),
+        Variant("countdown-from-start", {"countdown": {"from": 0.0}}),
         Variant("no-first-search", {"first_search": "off"}),
         Variant("no-short-request", without=("the short request",)),
         Variant("all", {"tool_calls": "json", "evidence": "require"}),
