@@ -25,7 +25,7 @@ from run_specialist.tools.files import file_tools
 from run_specialist.tools.ignore import IgnoreRules
 from run_specialist.tools.sandbox import Sandbox, files
 from run_specialist.tools.scripts import lines_in, lines_of
-from run_specialist.tools.search import SearchIndex, passages
+from run_specialist.tools.search import SearchIndex, passages, spellings, tokens, variants
 
 
 def paths_of(result: str) -> list[str]:
@@ -52,6 +52,13 @@ def notes(write):
             "lunch.md": "# Lunch\n\nOn Monday there is soup.\n",
         }
     )
+
+
+@given(st.lists(st.text(st.sampled_from("aBcé1_-.'’#+:/()\"日")), max_size=6))
+def test_every_other_spelling_of_a_text_is_indexed(words):
+    """Words that are passed over for speed, such as a capitalized one with a comma, have no other spelling."""
+    spelled = {one for word in words for token in tokens(word) for one in " ".join(spellings(token)).split()}
+    assert set(variants(" ".join(words)).split()) == spelled
 
 
 @pytest.mark.exhaustive(one_in=5)
