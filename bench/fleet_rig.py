@@ -35,7 +35,10 @@ def main() -> None:
     held = True
     for name in given.rows or ROWS:
         begun = time.monotonic()
-        row = ROWS[name](**settings)
+        try:
+            row = ROWS[name](**settings)
+        except TimeoutError as error:
+            sys.exit(f"fleet_rig: {name}: {error}")
         held &= not row.broken
         figures = ", ".join(f"{what}: {value}" for what, value in row.figures.items())
         print(f"| {row.name} | {'held' if not row.broken else 'BROKEN: ' + '; '.join(row.broken)} | {figures} |")
