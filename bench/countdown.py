@@ -22,7 +22,6 @@ prints the figures of such a file and asks nothing.
 
 import argparse
 import asyncio
-import json
 import os
 import random
 import re
@@ -34,9 +33,10 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 from statistics import mean
-from typing import Any, TypeVar
+from typing import Any
 from unittest.mock import patch
 
+from bench import kept_lines
 from bench.judges.packages import table
 from bench.report import commit
 from run_specialist.api.runner import Runner
@@ -84,7 +84,6 @@ LONGEST = 300.0
 DRAWS = 2000
 """Samples of the questions, from which the 95 % intervals are."""
 
-_T = TypeVar("_T")
 _KEY = re.compile(r"K-\d{4}")
 
 
@@ -132,8 +131,11 @@ class KeptReplies:
         setup: names the model and its settings; replies of another setup are not used.
         file: one reply a line; an incomplete last line is removed.
         """
-        self._asked, self._setup, self._file = asked, setup, file
-        self._replies = dict(_lines(file, _reply, mend=True))
+        self._asked = asked
+        self.setup, self.file = setup, file
+        self.replies = dict(kept_lines.read(file, "request", _reply))
+        """By a digest of the request."""
+        kept_lines.mend(file)
 
     @property
     def model(self) -> str:
@@ -147,20 +149,7 @@ class KeptReplies:
 
     def open(self, opening: Opening, watch: Watch | None = None) -> Conversation:
         """Start a conversation, whose replies are taken from those that are kept, or added to them."""
-        return _Kept(self, opening, self._asked.open(opening, watch))
-
-    async def reply(self, opening: Opening, conversation: Conversation, request: Request) -> Reply:
-        """Return the reply to a request."""
-        tools = [(tool.name, tool.description, tool.input_schema) for tool in opening.tools]
-        shape = (request.choice, request.max_tokens, request.landing_instruction, request.schema)
-        messages = [message.encoded.decode() for message in request.messages]
-        key = sha256(repr((self._setup, opening.system, tools, shape, messages)).encode()).hexdigest()
-        if key not in self._replies:
-            reply = await conversation.ask(request)
-            kept = {"stop": reply.stop, "content": reply.content, "usage": asdict(reply.usage), "reason": reply.reason}
-            _append(self._file, {"request": key, **kept})
-            self._replies[key] = reply
-        return self._replies[key]
+        return _Conversation(self, opening, self._asked.open(opening, watch))
 
     def cost(self, usage: Usage) -> float | None:
         """Return the price by the other provider."""
@@ -178,13 +167,27 @@ def _reply(kept: Mapping[str, Any]) -> tuple[str, Reply]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
-    provider: KeptReplies
+class _Conversation:
+    kept: KeptReplies
     opening: Opening
-    conversation: Conversation
+    asked: Conversation
 
     async def ask(self, request: Request) -> Reply:
-        return await self.provider.reply(self.opening, self.conversation, request)
+        kept, opening = self.kept, self.opening
+        tools = [(tool.name, tool.description, tool.input_schema) for tool in opening.tools]
+        shape = (request.choice, request.max_tokens, request.landing_instruction, request.schema)
+        messages = [message.encoded.decode() for message in request.messages]
+        key = sha256(repr((kept.setup, opening.system, tools, shape, messages)).encode()).hexdigest()
+        if key not in kept.replies:
+            reply = kept.replies[key] = await self.asked.ask(request)
+            values = {
+                "stop": reply.stop,
+                "content": reply.content,
+                "usage": asdict(reply.usage),
+                "reason": reply.reason,
+            }
+            kept_lines.append(kept.file, {"request": key, **values})
+        return kept.replies[key]
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,13 +243,7 @@ async def ask_all(provider: Provider, asked: Sequence[Question], done: Mapping[t
                   add: Callable[..., None]) -> None:  # fmt: skip
     """Ask what has no result yet, one question after the other, so that the server finds the beginning in its cache."""
     with tempfile.TemporaryDirectory() as folder:
-        root, specialists = Path(folder, "notes"), Path(folder, "specialists")
-        for each in (root, specialists):
-            await asyncio.to_thread(each.mkdir)
-        (specialists / "key-finder.md").write_text(SPECIALIST, encoding="utf-8")
-        for question in asked:
-            for path, text in question.notes.items():
-                (root / path).write_text(text, encoding="utf-8")
+        root, specialists = _written(Path(folder), asked)
         async with Runner(root=root, dir=specialists, provider=provider, store="none") as runner:
             for number, question in enumerate(asked):
                 for limit in LIMITS:
@@ -254,6 +251,17 @@ async def ask_all(provider: Provider, asked: Sequence[Question], done: Mapping[t
                         if (number, way, limit) not in done:
                             values = judged(question, *await ask(runner, question, way, limit))
                             add(question=number, way=way, limit=limit, **values)
+
+
+def _written(folder: Path, asked: Sequence[Question]) -> tuple[Path, Path]:
+    """Write the notes and the specialist; return their folders."""
+    root, specialists = folder / "notes", folder / "specialists"
+    root.mkdir()
+    specialists.mkdir()
+    (specialists / "key-finder.md").write_text(SPECIALIST, encoding="utf-8")
+    for path, text in (note for question in asked for note in question.notes.items()):
+        (root / path).write_text(text, encoding="utf-8")
+    return root, specialists
 
 
 def figures(results: Sequence[Result]) -> Iterator[str]:
@@ -298,34 +306,10 @@ def _difference(complete: Sequence[Sequence[Result]], way: str, limits: tuple[in
     return f"{mean(each):+.1f} ({low:+.1f} to {high:+.1f})"
 
 
-def _lines(file: Path, read: Callable[[dict[str, Any]], _T], *, mend: bool) -> list[_T]:
-    """Return the lines of a file.
-
-    mend: remove an incomplete last line, which a killed run has left, so that more can be appended.
-    """
-    if not file.exists():
-        return []
-    complete, newline, torn = file.read_text(encoding="utf-8").rpartition("\n")
-    found = []
-    for number, line in enumerate(complete.splitlines(), 1):
-        try:
-            found.append(read(json.loads(line)))
-        except (ValueError, TypeError, KeyError):
-            sys.exit(f"{file}:{number}: not a line of this benchmark")
-    if torn and mend:
-        file.write_text(complete + newline, encoding="utf-8")
-    return found
-
-
-def _append(file: Path, values: Mapping[str, Any]) -> None:
-    with file.open("a", encoding="utf-8") as opened:
-        opened.write(json.dumps(values, ensure_ascii=False) + "\n")
-
-
 async def _work(setup: str, given: argparse.Namespace, done: dict[tuple[int, str, int], Result]) -> None:
     def add(**values: Any) -> None:  # noqa: ANN401 - fields of `Result`
         result = Result(setup=setup, commit=commit(), **values)
-        _append(given.json, asdict(result))
+        kept_lines.append(given.json, asdict(result))
         done[result.key] = result
         landing = result.landing or "by itself"
         print(
@@ -343,19 +327,23 @@ def main() -> int:
     """Ask what has no result yet, and print the figures."""
     given = _arguments()
     setup = f"{given.model and given.model.name}, context {given.context}, temperature 0"
-    found = _lines(given.json, lambda line: Result(**line), mend=not given.table)
+    try:
+        found = kept_lines.read(given.json, "setup", lambda line: Result(**line))
+    except kept_lines.LinesUnreadable as error:
+        sys.exit(f"countdown: {error}")
     if given.table and found:
         setup = found[-1].setup
     done = {one.key: one for one in found if one.setup == setup and one.question < given.questions}
     code = 0
     try:
         if not given.table:
+            kept_lines.mend(given.json)
             settings = ServerSettings(str(given.model), given.context)
             with llama_server(settings) as server, patch.dict(os.environ, server.environment):
                 asyncio.run(_work(setup, given, done))
     except KeyboardInterrupt:
         code = 130
-    except (ServerFailed, RunSpecialistError) as error:
+    except (ServerFailed, RunSpecialistError, kept_lines.LinesUnreadable) as error:
         print(f"countdown: {error}", file=sys.stderr)
         code = 1
     print(f"commit {commit() or 'unknown'}: {setup}", *figures([*done.values()]), sep="\n\n", flush=True)

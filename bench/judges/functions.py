@@ -39,6 +39,7 @@ from unittest.mock import patch
 import httpx2
 from jsonschema import Draft202012Validator
 
+from bench import kept_lines
 from bench.judges.berkeley import PIN, Case, Leaderboard
 from bench.judges.packages import heading, table
 from bench.report import commit
@@ -203,33 +204,19 @@ class Replies:
     """The replies so far, kept in a file if there is one."""
 
     def __init__(self, setup: str, file: Path | None) -> None:
-        """Read the replies of earlier runs with the same setup."""
-        self.setup = setup
-        self._file = file
-        self.by_key: dict[tuple[str, str], Asked] = {}
-        self._complete, self._torn = "", ""
-        if file and file.exists():
-            text, newline, self._torn = file.read_text(encoding="utf-8").rpartition("\n")
-            self._complete = text + newline
-        for number, line in enumerate(self._complete.splitlines(), 1):
-            try:
-                asked = Asked(**json.loads(line))
-            except (ValueError, TypeError):
-                sys.exit(f"{file}:{number}: not a reply of this benchmark")
-            if asked.setup == setup:
-                self.by_key[asked.key] = asked
+        """Read the replies of earlier runs with the same setup.
 
-    def mend(self) -> None:
-        """Remove an incomplete last line, which is left by a run that was killed; its case is asked again."""
-        if self._file and self._torn:
-            self._file.write_text(self._complete, encoding="utf-8")
+        Raises LinesUnreadable.
+        """
+        self.setup = setup
+        self.file = file
+        found = kept_lines.read(file, "setup", lambda line: Asked(**line))
+        self.by_key = {asked.key: asked for asked in found if asked.setup == setup}
 
     def add(self, asked: Asked) -> None:
         """Keep a reply."""
         self.by_key[asked.key] = asked
-        if self._file:
-            with self._file.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(asdict(asked), ensure_ascii=False) + "\n")
+        kept_lines.append(self.file, asdict(asked))
 
 
 async def ask_all(server: LlamaServer, cases: Iterable[Case], replies: Replies, at_once: int) -> None:
@@ -358,13 +345,16 @@ def main() -> int:
     board = Leaderboard()
     cases = board.cases(given.cases)
     setup = f"{given.model.name}, context {given.context}, replies of {LONGEST} tokens; {PIN}; {SYSTEM}"
-    replies = Replies(setup, given.json)
+    try:
+        replies = Replies(setup, given.json)
+    except kept_lines.LinesUnreadable as error:
+        sys.exit(f"functions: {error}")
     missing = [case for case in cases if any((case.id, mode) not in replies.by_key for mode in MODES)]
     print(heading("function calling", [PIN]), f"{setup}\n", sep="\n", flush=True)
     code = 0
     try:
         if missing and not given.figures:
-            replies.mend()
+            kept_lines.mend(given.json)
             settings = ServerSettings(str(given.model), given.context * given.at_once, slots=given.at_once)
             with llama_server(settings) as server, patch.dict(os.environ, server.environment):
                 asyncio.run(ask_all(server, missing, replies, given.at_once))

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bench import report
+from bench.kept_lines import LinesUnreadable
 from bench.local_models.lap import MODELS, Setting, lap
-from bench.local_models.results import Lap, Result, Results, ResultsUnreadable
+from bench.local_models.results import Lap, Result, Results
 from bench.local_models.scorer import Notes, Question, QuestionsUnreadable, read_questions
 from bench.local_models.table import mixed, table
 from bench.local_models.variants import VARIANTS, NotHere, Variant
@@ -26,7 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         questions = _chosen(read_questions(given.questions), given.only)
         results = Results(given.json)
-    except (QuestionsUnreadable, ResultsUnreadable) as error:
+    except (QuestionsUnreadable, LinesUnreadable) as error:
         parser.error(str(error))
     setting = _setting(given)
     variants = [variant for name in given.variant or ["defaults"] if _is_here(variant := VARIANTS[name])]

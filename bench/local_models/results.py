@@ -1,11 +1,11 @@
 """The result of one question, and the file that collects results, one JSON object a line."""
 
-import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from bench import kept_lines
 from bench.local_models.leaked import has_leaked_call
 from bench.local_models.scorer import Notes, Question, mistakes
 from run_specialist.record.outcome import Outcome
@@ -15,14 +15,7 @@ SILENT = "silent"
 SALVAGED = "[No finished answer:"
 """Start of an answer that the program built from results, because the model gave none."""
 
-START = '{"setup": '
-"""Start of each line of a file."""
-
 Key = tuple[str, str, str, str]
-
-
-class ResultsUnreadable(Exception):
-    """A file of results cannot be read; the message is one line with the place and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +137,12 @@ class Results:
     def __init__(self, file: Path | None = None) -> None:
         """Read the results of earlier runs.
 
-        Raises ResultsUnreadable.
+        Raises LinesUnreadable.
         """
         self._file = file
-        self._by_key: dict[Key, Result] = {}
-        if file is not None and file.exists():
-            self._read(file)
+        self._by_key = {result.key: result for result in kept_lines.read(file, "setup", _of_line)}
+        # A question whose line was cut is asked again.
+        kept_lines.mend(file)
 
     def __contains__(self, key: Key) -> bool:
         return key in self._by_key
@@ -157,31 +150,13 @@ class Results:
     def add(self, result: Result) -> None:
         """Add a result and append it to the file."""
         self._by_key[result.key] = result
-        if self._file is not None:
-            with self._file.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(asdict(result), ensure_ascii=False) + "\n")
+        kept_lines.append(self._file, asdict(result))
 
     def of(self, setup: str, variants: Iterable[str]) -> list[Result]:
         """Return the results with one setup, in the order in which they were added."""
         chosen = set(variants)
         return [result for result in self._by_key.values() if result.setup == setup and result.variant in chosen]
 
-    def _read(self, file: Path) -> None:
-        complete, newline, cut = file.read_text(encoding="utf-8").rpartition("\n")
-        for number, line in enumerate(complete.splitlines(), 1):
-            result = _of_line(line, f"{file}:{number}")
-            self._by_key[result.key] = result
-        if cut and not cut.startswith(START[: len(cut)]):
-            raise ResultsUnreadable(f"{file}: not a file of this benchmark")
-        if cut:
-            # A run was killed while it wrote this line; its question is asked again.
-            file.write_text(complete + newline, encoding="utf-8")
 
-
-def _of_line(line: str, place: str) -> Result:
-    try:
-        values = json.loads(line)
-        lists = {name: tuple(values[name]) for name in ("mistakes", "warnings")}
-        return Result(**(values | lists))
-    except (ValueError, TypeError, KeyError) as error:
-        raise ResultsUnreadable(f"{place}: not a result of this benchmark ({error!r})") from error
+def _of_line(values: dict[str, Any]) -> Result:
+    return Result(**(values | {name: tuple(values[name]) for name in ("mistakes", "warnings")}))
