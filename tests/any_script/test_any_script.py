@@ -65,6 +65,17 @@ def test_calls_beside_a_stop_reason_without_calls_get_results(stop):
     assert len(played.requests) == 2
 
 
+@pytest.mark.parametrize("first", ["do", "respond"])
+def test_the_last_result_of_a_turn_reports_the_limit_also_beside_respond(first):
+    """A `respond` beside the call that reaches the limit has a result too, and only the last one has the fields."""
+    beside = sorted(
+        (*STUBBORN.wishes, ScriptedCall("respond", {"answer": "Owls."})), key=lambda call: call.name != first
+    )
+    played = checked(Script((Line(wishes=tuple(beside)),), DUTIFUL, limits={Kind.CHARACTERS: 5}, limit_fields=True))
+    told = ['"limit_reached": true' in block["content"] for block in played.requests[1].messages[-1].blocks]
+    assert told == [False, True]
+
+
 @pytest.mark.parametrize(
     "last",
     [

@@ -77,7 +77,7 @@ class FirstSearch:
             return
         call = ToolCall("first_search", TOOL, {"query": job.question, "limit": MOST_PASSAGES})
         try:
-            (result,) = await self._dispatcher.run([call], (), LONGEST_SEARCH)
+            (result,) = await self._dispatcher.run([call], 1, LONGEST_SEARCH)
         except asyncio.CancelledError:
             self._dispatcher.close([call])
             raise

@@ -249,19 +249,14 @@ class Loop:
 
     async def _run_calls(self, reply: Reply) -> None:
         """Run the calls that the budget allows, and skip the rest; `respond` among them is not accepted."""
-        wanted = [call for call in reply.calls if call.name != RESPOND]
+        wanted = sum(call.name != RESPOND for call in reply.calls)
         remaining = self._run.account.limit(Kind.TOOL_CALLS).remaining
-        affordable = len(wanted) if remaining is None else int(remaining)
+        affordable = wanted if remaining is None else int(remaining)
         to_run = 0 if self.landing.is_active else affordable
-        results = iter(await self._dispatcher.run(wanted[:to_run], wanted[to_run:]))
-        in_call_order = [
-            ToolResult(call.id, prompts.TOO_EARLY, is_error=True) if call.name == RESPOND else next(results)
-            for call in reply.calls
-        ]
-        self._exchange.enter(reply, in_call_order)
+        self._exchange.enter(reply, await self._dispatcher.run(reply.calls, to_run))
         # Does nothing before the landing.
         self.landing.was_ignored()
-        if to_run < len(wanted):
+        if to_run < wanted:
             self.landing.calls_were_skipped(self._run.account.budget)
 
     def _is_from_an_earlier_landing(self, reply: Reply) -> bool:

@@ -100,12 +100,15 @@ class Dispatcher:
         returned = self.started - started
         self._cut_off = range(self._cut_off.start + returned, self._cut_off.stop + returned)
 
-    async def run(self, calls: Sequence[ToolCall], rest: Sequence[ToolCall], most: float = inf) -> list[ToolResult]:
-        """Run some calls of a turn and skip the rest; return all results in call order.
+    async def run(self, turn: Sequence[ToolCall], to_run: int, most: float = inf) -> list[ToolResult]:
+        """Run the first calls of a turn and skip the rest; return all results in call order.
 
-        calls: no more than the budget allows.
+        turn: `respond` among them is not accepted.
+        to_run: number of other calls to run; no more than the budget allows.
         most: timeout of each call, beside those of the specialist and the tool [s].
         """
+        wanted = [call for call in turn if call.name != RESPOND]
+        calls, rest = wanted[:to_run], wanted[to_run:]
         # `self._budget` follows the calls as they return, `budget` as the model reads them, in call order.
         begun = self._run.account.elapsed
         budget = self._budget = self._run.account.budget
@@ -132,7 +135,11 @@ class Dispatcher:
             self._records[number] = self._records[number].cut(len(executed.text))
             budget = executed.budget
             results.append(augmented(executed, self._run.job.augmenters, self._run.observers))
-        results += [self.refuse(call, prompts.skipped(call.name)) for call in rest]
+        others = iter([*results, *(self.refuse(call, prompts.skipped(call.name)) for call in rest)])
+        results = [
+            ToolResult(call.id, prompts.TOO_EARLY, is_error=True) if call.name == RESPOND else next(others)
+            for call in turn
+        ]
         countdown = self._run.job.settings.countdown
         if countdown.style == "json" and countdown.from_ is not None and budget.phase is Phase.SPENT:
             fields = prompts.limit_reached(budget.tightest)
